@@ -31,7 +31,6 @@ def record_of(construction, data, groups, order):
     """A record of heads with these groups (start, stop), of which nothing else is known."""
     return BuildRecord(
         construction=construction,
-        shared_keys=False,
         num_examples=data.num_examples,
         context_size=data.context_size,
         capacity=data.num_examples,

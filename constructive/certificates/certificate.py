@@ -155,7 +155,7 @@ def _about_layers(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, .
     size = f"n {'<=' if 'lengths' in data else '='} {data['contexts']['shape'][-2]}"
     sizes = f"T = {total}, {size}, d = {width}, d_out = {target_dim}"
     if "W_Q" not in weights:
-        return "for all weights", sizes
+        return "without stored weights", sizes
     heads, _, head_dim = weights["W_Q"]["shape"]
     parts = 1 + weights.get("W_V_corrections", {"shape": [0]})["shape"][0]
     more = f", readout a sum of {parts} arrays" if parts > 1 else ""

@@ -245,8 +245,21 @@ def require_about(content, arrays, part, **more):
         for block in x.blocks() if hasattr(x, "blocks") else [x]:
             hashed.update(np.ascontiguousarray(block).data)
     true["sha256"] = hashed.hexdigest()
-    require(same(content[part], true | more), f"the certificate is about other {part}")
+    said, true = content[part], true | more
+    other = [name for name in true if name != "sha256" and not same(said.get(name), true[name])]
+    names = f"other types or shapes of {', '.join(other)}" if other else "other numbers"
+    require(same(said, true), f"the certificate is about other {part}: {names} than in this file")
     return hashed.digest()
+
+
+def require_shapes(content, shapes, part):
+    """Require of a certificate the shapes of these arrays, before anything is read of them."""
+    for name, (_, shape, *_) in shapes.items():
+        if name == LENGTHS:  # which say nothing where all contexts have one length
+            continue
+        told = content[part][name]["shape"]
+        words = f"{name} are {told} there and {list(shape)} in this file"
+        require(same(told, list(shape)), f"the certificate is about other {part}: {words}")
 
 
 def require_claims(content, known, asked):

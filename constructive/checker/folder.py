@@ -7,7 +7,7 @@ Its files:
                        proves
     onnx/ proofs/      a graph for each network, and a proof for each instance
     vnnlib/ vnnlib2/   properties in VNN-LIB 1.0, or 2.0, or both; there are no other files
-    README.md          and perhaps LICENSE and generate_properties.py: not read
+    README.md          and perhaps LICENSE: not read
 """
 
 import csv
@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from . import ranges
 from .bounds import above
 from .files import read_json, reading, require, size_of, text_of
 from .graphs import read_graph
@@ -54,12 +55,13 @@ from .softmaxes import (
 
 FORMAT = "constructive instance 1"
 NEAR = Fraction(1, 10**4)  # by which scorers accept witnesses outside of the box
-ALWAYS = {"format", "answer", "onnx", "model", "rounding"}
+ALWAYS = {"format", "answer", "model"}
 EVIDENCE = {"sat": "witness", "unsat": "refutations"}
+VERSIONS = ("vnnlib", "vnnlib2")
 
-# answers in real arithmetic and of float32 evaluations, margin that is proved of the first, model,
-# and the sentence
-Shown = namedtuple("Shown", "answer deployed margin model sentence")
+# answers in real arithmetic and of float32 evaluations, margin that is proved of the first, a bound
+# of rounding beside it, model, and the sentence
+Shown = namedtuple("Shown", "answer deployed margin rounding model sentence")
 
 
 class Problem:
@@ -106,30 +108,41 @@ def check_instance(content, graph, properties):
 
     content: the proof, as JSON;  properties: by version, all of which say the same
     """
-    answer = content.get("answer")
-    require(answer in EVIDENCE, "the answer is neither sat nor unsat")
-    names = ALWAYS | {EVIDENCE[answer], *properties}
-    require(set(content) - {"float32"} == names, "the proof has other entries")
-    require(content["format"] == FORMAT, "the format of the proof is another")
     for name, data in {"onnx": graph, **properties}.items():
-        fits = content[name] == hashlib.sha256(data).hexdigest()
-        require(fits, f"the proof is about another {name} file")
+        right = hashlib.sha256(data).hexdigest()
+        require(content.get(name, right) == right, f"the proof is about another {name} file")
     wanted, *others = [read_property(data, version) for version, data in properties.items()]
     require(all(other == wanted for other in others), "the properties differ")
-    require(content["model"] in KNOWN, "the model of float32 is not known")
-    problem = Problem(read_graph(graph), wanted, KNOWN[content["model"]])
+    return judge(content, read_graph(graph), wanted, {"onnx", *properties})
+
+
+def judge(content, graph, wanted, files):
+    """What a proof shows of a graph and a property.
+
+    files: names of the files that these are from, whose hashes are entries of the proof
+    """
+    answer, model = content.get("answer"), content.get("model")
+    require(answer in EVIDENCE, "the answer is neither sat nor unsat")
+    own = set() if model == ranges.MODEL else {"rounding"}
+    names = ALWAYS | own | {EVIDENCE[answer], *files}
+    require(set(content) - ({"float32"} if own else set()) == names, "the proof has other entries")
+    require(content["format"] == FORMAT, "the format of the proof is another")
+    if not own:
+        return judge_operators(content, graph, wanted)
+    require(model in KNOWN, "the model of float32 is not known")
+    problem = Problem(graph, wanted, KNOWN[model])
     prove = {"sat": satisfied, "unsat": refuted}[answer]
     pairs, sentence = prove(problem, content[EVIDENCE[answer]])
     stated = exact(content["rounding"])
     require(stated >= 0, "the bound of rounding is negative")
-    margins, model = [margin for _, margin in pairs], content["model"]
+    margins = [margin for _, margin in pairs]
     if "float32" in content:
         deployed, least = in_float32(problem, content["float32"])
         sentence += (
             f", by a margin of {decimal_below(min(margins))}; {deployed} in every float32 "
             f"evaluation, by a margin of {decimal_below(least)} ({model})"
         )
-        return Shown(answer, deployed, min(margins), model, sentence)
+        return Shown(answer, deployed, min(margins), Fraction(0), model, sentence)
     roundings = [problem.rounding(condition) for condition, _ in pairs]
     enough = all(
         margin >= 2 * max(stated, off) for margin, off in zip(margins, roundings, strict=True)
@@ -140,7 +153,26 @@ def check_instance(content, graph, properties):
         f", by a margin of {decimal_below(margin)}; float32 is off by at most {above(rounding)} "
         f"({model})"
     )
-    return Shown(answer, answer, margin, model, sentence)
+    return Shown(answer, answer, margin, rounding, model, sentence)
+
+
+def judge_operators(content, graph, wanted):
+    """The same of a graph of operators, whose intervals have what programs compute."""
+    answer = content["answer"]
+    require(graph.output[1] == (1, wanted.outputs), "the property has another number of outputs")
+    ends = [[rounded(x, UNIT) for x in side] for side in (wanted.lower, wanted.upper)]
+    if answer == "sat":
+        point = point_of(box_of(*ends), content["witness"]).tolist()
+        margin, words = ranges.least_margin(graph, wanted, point), "an input of the box meets"
+        require(margin > 0, "the witness does not meet the conditions")
+    else:
+        margin = ranges.refuted_margin(graph, wanted, ends, content["refutations"])
+        words = "no input of the box meets"
+    sentence = (
+        f"{answer}: {words} the conditions, by a margin of {decimal_below(margin)} in real "
+        f"arithmetic and in every float32 evaluation ({content['model']})"
+    )
+    return Shown(answer, answer, margin, Fraction(0), content["model"], sentence)
 
 
 def in_float32(problem, content):
@@ -156,7 +188,7 @@ def in_float32(problem, content):
 
     margins = []
     if answer == "sat":
-        point = point_of(problem, content["witness"])
+        point = point_of(problem.box, content["witness"])
         box = Box(point, point, problem.box.varying)
     for conditions in problem.alternatives:
         if answer == "unsat":
@@ -173,9 +205,8 @@ def in_float32(problem, content):
     return answer, margin
 
 
-def point_of(problem, witness):
+def point_of(box, witness):
     """An input of the box, in units of 2^-149."""
-    box = problem.box
     right = type(witness) is list and len(witness) == len(box.lower)
     require(right, "the witness has another length")
     entries = [exact(entry) for entry in witness]
@@ -188,7 +219,7 @@ def point_of(problem, witness):
 
 def satisfied(problem, witness):
     """Conditions that hold at an input, with their margins, and the sentence."""
-    point, shown = point_of(problem, witness), []
+    point, shown = point_of(problem.box, witness), []
     for conditions in problem.alternatives:
         margins = [slack(problem, condition, point) for condition in conditions]
         shown.append(list(zip(conditions, margins, strict=True)))
@@ -241,8 +272,7 @@ ROW = re.compile(
     rf"onnx/({NAME})\.onnx,(vnnlib2?)/({NAME})\.vnnlib,[0-9]{{1,6}}(?:\.[0-9]{{1,6}})?"
 )
 TABLES = {"instances.csv", "expected.csv"}
-WORDS = {"README.md", "LICENSE", "generate_properties.py"}
-VERSIONS = ("vnnlib", "vnnlib2")
+WORDS = {"README.md", "LICENSE"}
 ENDS = {"onnx": ".onnx", "proofs": ".json"} | dict.fromkeys(VERSIONS, ".vnnlib")
 COLUMNS = {"instance", "answer", "float32", "network", "margin"}
 DIGITS = Fraction(1001, 1000)  # margins in expected.csv are rounded to four digits
@@ -263,7 +293,7 @@ def check_folder(folder, jobs, most, tell):
     width = max(len(row.name) for row in rows)
     lines = [f"{row.name:{width}} {words}" for row, (_, _, words) in zip(rows, found, strict=True)]
     models = sorted({model for _, model, _ in found if model})
-    lines += [f"a float32 evaluation is {sentence(model)}" for model in models]
+    lines += [f"a float32 evaluation is {words_of(model)}" for model in models]
     wrong = [line for line, (proved, _, _) in zip(lines, found, strict=False) if not proved]
     counts = [sum(row.answer == answer for row in rows) for answer in ("sat", "unsat")]
     lines.append(
@@ -271,6 +301,10 @@ def check_folder(folder, jobs, most, tell):
         f"(the folder says {counts[0]} sat, {counts[1]} unsat)"
     )
     return lines, not wrong
+
+
+def words_of(model):
+    return ranges.SENTENCE if model == ranges.MODEL else sentence(model)
 
 
 def mapped(function, rows, jobs):
@@ -382,7 +416,7 @@ def expected_rows(path, most):
 def margin_of(text):
     """A decimal, perhaps with an exponent of two digits."""
     digits, _, exponent = text.partition("e")
-    small = re.fullmatch("(?:-?[0-9]{1,2})?", exponent) is not None
+    small = re.fullmatch("(?:[-+]?[0-9]{1,2})?", exponent) is not None
     require(small and bool(exponent) == ("e" in text), f"{text[:30]!r} is not a margin")
     margin = exact(digits) * Fraction(10) ** int(exponent or 0)
     require(margin > 0, f"{text[:30]!r} is not a margin")

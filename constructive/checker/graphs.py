@@ -15,9 +15,9 @@ from .files import require
 #
 # A message is a sequence of fields; each is a key, 8 number + type, and a value: type 0 is an
 # integer of 7 bits a byte, type 2 bytes of a length. Readers differ in what they make of a field
-# that is repeated and should not be, so that is refused.
+# that is repeated and should not be, so that is refused. Type 5 is a float32 number.
 
-VARINT, BYTES = 0, 2
+VARINT, BYTES, SINGLE = 0, 2, 5
 LONGEST = 10  # bytes of an integer
 
 # Of a field: its name, its type, and whether it may be repeated
@@ -59,6 +59,9 @@ def message(data, fields):
         if kind == VARINT:
             value, place = varint(data, place)
             value = signed(value)
+        elif kind == SINGLE:
+            value, place = data[place : place + 4], place + 4
+            require(len(value) == 4, f"{field.name} is cut off")
         else:
             length, place = varint(data, place)
             require(length <= len(data) - place, f"{field.name} is cut off")
@@ -72,15 +75,15 @@ def message(data, fields):
     return found
 
 
-OPSET = 13
+OPSETS = (13, 17, 20)
 VERSIONS = range(4, 14)  # of the format, where constants need not be inputs
-FLOAT = 1  # the type of entries
-INTEGER = 2  # the type of attributes
+FLOAT, INT64 = 1, 7  # the types of entries of constants
+ENTRIES = {FLOAT: np.dtype("<f4"), INT64: np.dtype("<i8")}
 MOST = 1 << 26  # entries of a constant
 
 Node = namedtuple("Node", "operator inputs outputs attributes")
-# name and shape of the input and of the output; constants by name; nodes in order
-Graph = namedtuple("Graph", "input output constants nodes")
+# name and shape of the input and of the output; constants by name; nodes in order; opset
+Graph = namedtuple("Graph", "input output constants nodes opset", defaults=[13])
 
 MODEL = {
     1: Field("version", VARINT),
@@ -112,9 +115,13 @@ NODE = {
 }
 ATTRIBUTE = {
     1: Field("name", BYTES),
-    3: Field("value", VARINT),
+    2: Field("float", SINGLE),
+    3: Field("integer", VARINT),
+    8: Field("integers", VARINT, many=True),
     20: Field("kind", VARINT),
 }
+# what attributes of a type have, by its number
+ATTRIBUTES = {1: "float", 2: "integer", 7: "integers"}
 CONSTANT = {
     1: Field("shape", VARINT, many=True),
     2: Field("kind", VARINT),
@@ -134,7 +141,8 @@ def read_graph(data):
     require(model["version"] in VERSIONS, "the version of the format is none that is understood")
     opsets = [message(part, OPERATOR_SET) for part in model["opset"]]
     known = [(each["domain"] or b"", each["version"]) for each in opsets]
-    require(known == [(b"", OPSET)], f"the operators are not those of opset {OPSET} alone")
+    right = len(known) == 1 and not known[0][0] and known[0][1] in OPSETS
+    require(right, "the operators are not those of one opset that is understood")
     require(model["graph"] is not None, "the file has no graph")
     graph = message(model["graph"], GRAPH)
     constants = [constant(part) for part in graph["constants"]]
@@ -147,7 +155,7 @@ def read_graph(data):
     require(len(set(given)) == len(given) and "" not in given, "a name is given twice, or empty")
     used = {name for each in nodes for name in each.inputs} | {end[0]}
     require(used == set(given), "a value is not used, or is not there")
-    return Graph(start, end, dict(constants), nodes)
+    return Graph(start, end, dict(constants), nodes, known[0][1])
 
 
 def text(data, role):
@@ -170,18 +178,24 @@ def node(data):
 def attribute(data):
     found = message(data, ATTRIBUTE)
     name = text(found["name"], "an attribute")
-    known = found["kind"] == INTEGER and found["value"] is not None
-    require(known, f"the attribute {name} is not an integer")
-    return name, found["value"]
+    field = ATTRIBUTES.get(found["kind"])
+    others = [each for each in ATTRIBUTES.values() if each != field and found[each]]
+    known = field is not None and found[field] is not None and not others
+    require(known, f"the attribute {name} is not a number or some integers")
+    value = found[field]
+    if field == "float":
+        (value,) = np.frombuffer(value, ENTRIES[FLOAT]).tolist()
+        require(math.isfinite(value), f"the attribute {name} is not finite")
+    return name, value
 
 
 def constant(data):
-    """Name and entries: float32, all finite."""
+    """Name and entries: float32, all finite, or integers."""
     found = message(data, CONSTANT)
     name, shape = text(found["name"], "a constant"), tuple(found["shape"])
-    require(found["kind"] == FLOAT, f"the constant {name} is not float32")
+    require(found["kind"] in ENTRIES, f"the constant {name} is neither float32 nor int64")
     require(all(size > 0 for size in shape) and math.prod(shape) <= MOST, f"{name} has no shape")
-    kind, stored = np.dtype("<f4"), found["bytes"] or b""
+    kind, stored = ENTRIES[found["kind"]], found["bytes"] or b""
     require(len(stored) == math.prod(shape) * kind.itemsize, f"the constant {name} is cut off")
     array = np.frombuffer(stored, kind).reshape(shape)
     require(np.isfinite(array).all(), f"the constant {name} is not finite")

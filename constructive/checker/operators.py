@@ -117,6 +117,7 @@ def decimal_below(value, digits=3):
     return str(places.divide(Decimal(value.numerator), Decimal(value.denominator)))
 
 
+OPSET = 13
 LOGIT_UNIT = 2 * UNIT  # logits are sums of products of float32 numbers
 MOST = 1 << 24  # logits, times the inputs that vary
 MOST_UNITS = 10  # of a readout: it has as many pieces as they have sets
@@ -150,6 +151,9 @@ def evaluate(graph, lower, upper):
     """
     name, shape = graph.input
     require(shape == (1, len(lower)), "the property bounds another number of inputs")
+    require(graph.opset == OPSET, f"sums of heads are of opset {OPSET}")
+    single = all(array.dtype == np.float32 for array in graph.constants.values())
+    require(single, "a constant of a sum of heads is not float32")
     values = graph.constants | {name: query_of(lower, upper)}
     for node in graph.nodes:
         require(node.operator in OPERATORS, f"the operator {node.operator[:40]!r} is refused")
@@ -175,7 +179,8 @@ def require_attributes(node):
     known = {"axis"} if node.operator == "Softmax" else set()
     unknown = set(node.attributes) - known
     require(not unknown, f"{node.operator} has an attribute that is not understood")
-    require(node.attributes.get("axis", -1) in (1, -1), "softmax of another axis")
+    axis = node.attributes.get("axis", -1)
+    require(type(axis) is int and axis in (1, -1), "softmax of another axis")
 
 
 def query_of(lower, upper):

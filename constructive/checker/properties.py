@@ -35,8 +35,10 @@ def read_property(data, version):
     for command in asserts:
         require(len(command) == 2, "an assert has not one condition")
         (_, claim) = command
-        if is_bound(claim, variables):
-            add_bound(bounds, claim, variables)
+        parts = claim[1:] if claim[0] == "and" else [claim]
+        if parts and all(is_bound(part, variables) for part in parts):
+            for part in parts:
+                add_bound(bounds, part, variables)
         elif claim[0] == "or":
             alternatives.append([together(part, variables) for part in claim[1:]])
         else:
@@ -123,14 +125,25 @@ def number(word):
     return value
 
 
+TURNED = {"<=": ">=", ">=": "<="}
+
+
+def turned(claim, variables):
+    """A comparison with a variable first; numbers may be on the left side."""
+    require(isinstance(claim, list) and len(claim) == 3, "a condition is not understood")
+    side, one, other = claim
+    require(side in ("<=", ">="), f"{str(side)[:20]} is neither <= nor >=")
+    first = variable(one, variables) is not None or variable(other, variables) is None
+    return (side, one, other) if first else (TURNED[side], other, one)
+
+
 def is_bound(claim, variables):
     shaped = isinstance(claim, list) and len(claim) == 3
-    return shaped and (variable(claim[1], variables) or "Y")[0] == "X"
+    return shaped and any((variable(part, variables) or "Y")[0] == "X" for part in claim[1:])
 
 
 def add_bound(bounds, claim, variables):
-    side, name, value = claim
-    require(side in ("<=", ">="), "a bound is neither <= nor >=")
+    side, name, value = turned(claim, variables)
     key = side, variable(name, variables)[1]
     require(key not in bounds, f"{name} is bounded twice from one side")
     bounds[key] = number(value)
@@ -145,9 +158,7 @@ def together(claim, variables):
 
 
 def condition(claim, variables):
-    require(isinstance(claim, list) and len(claim) == 3, "a condition is not understood")
-    side, *parts = claim
-    require(side in ("<=", ">="), f"{str(side)[:20]} is neither <= nor >=")
+    side, *parts = turned(claim, variables)
     one, other = (variable(part, variables) for part in parts)
     require(one is not None and one[0] == "Y", "a condition is not about outputs")
     sign = 1 if side == ">=" else -1

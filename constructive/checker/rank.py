@@ -106,7 +106,7 @@ def require_groups(groups, weights, total):
     require(all(type(end) is int for pair in groups for end in pair), "a group is not integers")
     ends = [0, *(stop for _, stop in groups)]
     tiled = ends[:-1] == [start for start, _ in groups] and ends[-1] == total
-    tiled = tiled and ends == sorted(ends) and len(groups) == len(weights["W_Q"])
+    tiled = tiled and ends == sorted(ends) and len(groups) == len(weights.get("W_Q", groups))
     require(tiled, "the groups are not partition")
     return groups
 

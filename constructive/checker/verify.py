@@ -6,11 +6,14 @@
 import math
 from collections import namedtuple
 
+from . import pieces
+from .capacity import AlmostImpossible, Impossible, Onto
 from .claim import PROVED
 from .decoders import Decoder, Executed, Recites
 from .files import read_json, require, require_claims, silent
 from .labels import Labels
-from .layers import Impossible, Layer
+from .layers import Layer
+from .near import Near
 from .paired import PairedError, PairedLayer, PairedRank
 from .rank import Grouping, Rank, RankOfDecoder
 from .real import Error
@@ -19,7 +22,7 @@ from .sequences import Equality, Sequences, Size
 # All kinds of certificates, and the claims that each may make: a new claim is a line here.
 
 CLAIMS = {
-    Layer: (Grouping, Rank, Error, Labels, Impossible),
+    Layer: (Grouping, Rank, Error, Labels, Onto, Near, Impossible, AlmostImpossible),
     PairedLayer: (PairedRank, PairedError),
     Decoder: (RankOfDecoder, Recites, Executed),
     Sequences: (Equality, Size),
@@ -30,11 +33,13 @@ STATEMENTS = {claim.name: claim.statement for claim in CLAIMS[Layer]}
 Options = namedtuple("Options", "quick asked epsilon most tell bits", defaults=[silent, 4096])
 
 
-def layer(weights, data, *, hashes=b"", quick=False, bits=4096, tell=silent):
+def layer(weights, data, *, hashes=b"", quick=False, bits=4096, jobs=1, tell=silent):
     """A layer on data, which claims are about: arrays by their names in files.
 
     hashes: of both, where the claim rank is to be quick;  bits: of digits which may be taken
+    jobs: threads, for this process from now on
     """
+    pieces.take(jobs)
     return Layer(weights, data, hashes, Options(quick, (), math.inf, math.inf, tell, bits))
 
 

@@ -24,9 +24,7 @@ import numpy as np
 
 from constructive.constructions import tangent
 from constructive.constructions.construction import (
-    FLOAT,
-    PLANNED,
-    RATIONAL,
+    LENGTHS,
     Built,
     Construction,
     Options,
@@ -38,15 +36,13 @@ from constructive.constructions.generic import GENERIC
 from constructive.constructions.paired import PAIRED
 from constructive.constructions.tangent import TANGENT
 from constructive.data.dataset import Dataset, different_inputs
-from constructive.data.rational import RationalDataset
 from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.exact.softmax import NudgedFloats
 from constructive.layers import extended, residues
-from constructive.layers.extended import MOST_BITS, ExtendedLayer
+from constructive.layers.extended import MOST_BITS, ExtendedLayer, FloatLayer
 from constructive.layers.layer import FLOAT64_BITS
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.rational import RationalLayer
-from constructive.layers.record import BuildRecord, Layer, require_float_layer
+from constructive.layers.record import BuildRecord, require_float_layer
 from constructive.support import tables
 from constructive.support.arrays import Array
 from constructive.support.errors import (
@@ -86,17 +82,15 @@ _LADDER = (106, 212, 424, 848)  # Bits that precision="auto" tries beyond float6
 
 @in_three_parts
 def build_memorizer(
-    dataset: Dataset | RationalDataset,
+    dataset: Dataset,
     *,
     num_heads: int | None = None,
     head_dim: int | None = None,
     value_dim: int | None = None,
     construction: str = "auto",
-    shared_keys: bool = False,
     saturated_fraction: float = 0.99,
     tolerance: float = 1e-6,
     precision: int | Literal["auto"] = 53,
-    arithmetic: Literal["float", "rational"] = "float",
     seed: int = 0,
 ) -> Memorizer:
     """Build weights that memorize a dataset, whatever its targets are.
@@ -116,7 +110,6 @@ def build_memorizer(
             on the targets and memorize about d_h times as many examples, or "auto", which
             `explain` explains; where data do not meet what the first choice assumes, or float64
             does not carry it, "auto" goes on to the next
-        shared_keys: whether all heads score tokens along one key direction (pairs always do)
         saturated_fraction: share of the examples off its group on which a head must saturate;
             paired heads saturate on every one, or else solve for what is left
         tolerance: largest error that is handed out, for each entry of the targets relative to the
@@ -124,8 +117,6 @@ def build_memorizer(
         precision: bits of the readout. Beyond 53 it is solved in balls, stored as a sum of float64
             arrays, and evaluated in balls (`ExtendedLayer`). "auto": float64 where it meets the
             tolerance, else as many bits as reproduce the targets to float64 accuracy
-        arithmetic: "rational" for weights from small integers, for integer or short rational data;
-            then predictions are Fractions, and each == its target (`RationalLayer`)
         seed: of all random choices; the same seed on one machine gives the same bits
 
     Raises:
@@ -146,40 +137,34 @@ def build_memorizer(
         >>> bool(abs(memorizer.predict(data.contexts, data.queries) - data.targets).max() < 1e-10)
         True
     """
-    data = _in_arithmetic(dataset, arithmetic)
+    require_examples(dataset, Dataset)
     options = Options(
         head_dim=head_dim,
         value_dim=value_dim,
-        arithmetic=arithmetic,
-        shared_keys=shared_keys,
         saturated_fraction=saturated_fraction,
         precision=precision,
-        lengths=data.lengths is not None,
+        lengths=dataset.lengths is not None,
     )
-    _check(data, num_heads, options, tolerance, seed)
+    _check(dataset, num_heads, options, tolerance, seed)
 
-    with one_blas_thread(data.largest_product(num_heads or data.num_examples)):
-        survey = Survey(data)
+    with one_blas_thread(dataset.largest_product(num_heads or dataset.num_examples)):
+        survey = Survey(dataset)
         heads, _ = heads_for(survey, num_heads, construction, options)
         try:
             seed = operator.index(seed)
-            built = _build(survey, heads, construction, options, tolerance, seed)
+            return _build(survey, heads, construction, options, tolerance, seed)
         except CapacityError as error:
             # What contexts allow counts equal inputs once.
-            if isinstance(data, Dataset) and survey.repeated is not None:
+            if survey.repeated is not None:
                 raise survey.repeated from None
-            free = _option(TANGENT, data, heads, options)
+            free = _option(TANGENT, dataset, heads, options)
             if construction != AUTO or free.plan is None:
                 raise
             # Contexts in special position: fixed heads memorize fewer than their shapes promise.
             try:
-                built = _build(survey, heads, TANGENT.name, options, tolerance, seed)
+                return _build(survey, heads, TANGENT.name, options, tolerance, seed)
             except CapacityError:
                 raise error from None
-        # Those of the data as given: rational ones have no names.
-        return dataclasses.replace(
-            built, record=dataclasses.replace(built.built, classes=dataset.classes)
-        )
 
 
 @dataclass(frozen=True)
@@ -268,7 +253,7 @@ class Explanation:
         )
 
     def _most(self) -> list[str]:
-        """What these shapes allow with any weights, and contexts of a data set with fixed heads."""
+        """What these shapes allow with any weights, and contexts of a dataset with fixed heads."""
         data, plans = self.data, [option.plan for option in self.options]
         head_dim = max((plan.head_dim for plan in plans if plan is not None), default=data.width)
         sizes = Dimensions.of_sizes(
@@ -310,7 +295,6 @@ def explain(
     head_dim: int | None = None,
     value_dim: int | None = None,
     construction: str = "auto",
-    arithmetic: str = "float",
 ) -> Explanation:
     """Explain what `build_memorizer` would do with these arguments, and build nothing.
 
@@ -323,7 +307,6 @@ def explain(
         head_dim: d_h; by default what suits each construction
         value_dim: d_v, at least d_out, which is the default
         construction: the name of one, or "auto"
-        arithmetic: "float" or "rational"
 
     Raises:
         ParameterError: for an unknown construction, and for a count below 1 or larger than any
@@ -338,10 +321,9 @@ def explain(
     sizes = {"num_heads": num_heads, "head_dim": head_dim, "value_dim": value_dim}
     require_size(**{name: size for name, size in sizes.items() if size is not None})
     require_examples(dataset)
-    require_known("arithmetic", arithmetic, (FLOAT, RATIONAL))
     _require_values(value_dim, dataset.target_dim)
     several = dataset.lengths is not None
-    options = Options(head_dim, value_dim, arithmetic, lengths=several)
+    options = Options(head_dim, value_dim, lengths=several)
     survey = Survey(dataset)
     heads, why = heads_for(survey, num_heads, construction, options)
     kind = "one shared context" if dataset.shared_context else "own contexts"
@@ -357,24 +339,8 @@ def explain(
 # What is asked, before anything is computed.
 
 
-def _in_arithmetic(dataset: Dataset | RationalDataset, arithmetic: str) -> Any:  # noqa: ANN401
-    """Return the data in that arithmetic. Raises ParameterError where they are none."""
-    require_known("arithmetic", arithmetic, (FLOAT, RATIONAL))
-    rational = isinstance(dataset, RationalDataset)
-    require_examples(dataset)
-    if arithmetic == RATIONAL and not rational:
-        return RationalDataset(dataset.contexts, dataset.queries, dataset.targets)
-    if rational and arithmetic != RATIONAL:
-        raise ParameterError(
-            "the data are rational, the arithmetic is not",
-            witness=arithmetic,
-            suggestion=f"arithmetic={RATIONAL!r}, or a Dataset",
-        )
-    return dataset
-
-
 def _check(
-    data: Any,  # noqa: ANN401 - in its arithmetic
+    data: Dataset,
     num_heads: int | None,
     options: Options,
     tolerance: float,
@@ -561,24 +527,19 @@ def refusal(
 
     planning: whether only what planning asks for counts
     """
-    arithmetic, asked = options.arithmetic, options.asked()
+    asked = options.asked()
 
     def foreign(known: Construction) -> dict[str, object]:
-        takes = known.options.get(arithmetic)
-        if takes is None:
-            return {"arithmetic=": arithmetic}
-        return {name: asked[name] for name in asked if name not in takes}
+        return {name: asked[name] for name in asked if name not in known.options}
 
     found = foreign(construction)
     if planning:
-        found = {name: found[name] for name in found if name in PLANNED or name not in asked}
+        found = {name: found[name] for name in found if name == LENGTHS}
     if not found:
         return None
     others = [repr(known.name) for known in CONSTRUCTIONS.values() if not foreign(known)]
-    kind = f"construction={construction.name!r}"
-    if arithmetic != FLOAT and arithmetic in construction.options:
-        kind += f" with arithmetic={arithmetic!r}"
-    return refuse(found, kind, [f"construction={' or '.join(others)}"] if others else [])
+    ways = [f"construction={' or '.join(others)}"] if others else []
+    return refuse(found, f"construction={construction.name!r}", ways)
 
 
 def _bytes(count: float) -> str:
@@ -632,7 +593,7 @@ def _build(
 
 
 def _record(
-    data: Any,  # noqa: ANN401 - in its arithmetic
+    data: Dataset,
     plan: Plan,
     built: Built,
     seed: int,
@@ -640,7 +601,6 @@ def _record(
     known = CONSTRUCTIONS[plan.construction]
     return BuildRecord(
         construction=plan.construction,
-        shared_keys=built.shared_keys,
         num_examples=data.num_examples,
         context_size=data.context_size,
         capacity=plan.capacity,
@@ -653,6 +613,7 @@ def _record(
         heads=built.heads,
         order=built.order,
         coupled=built.coupled,
+        classes=data.classes,
         formula=built.formula or known.formula,
         scale=built.scale,
         theorem=known.theorem,
@@ -668,7 +629,7 @@ def _record(
 
 
 def _measured(
-    data: Any,  # noqa: ANN401 - in its arithmetic
+    data: Dataset,
     built: Built,
     record: BuildRecord,
     options: Options,
@@ -689,12 +650,13 @@ def _measured(
         whole = known.has_min_norm_readout or operations_of_z(data, layer.num_heads) <= _QUICK
         errors = layer.column_errors(data) if whole else built.residuals
         worst = errors
-        for seed in range(_NUDGES) if whole and not isinstance(layer, RationalLayer) else ():
+        for seed in range(_NUDGES) if whole else ():
             nudged = functools.partial(NudgedFloats, seed=seed)
             worst = np.maximum(worst, layer.column_errors(data, nudged))
         if (worst <= _allowed(data, tolerance)).all():
-            found = {"max_error": float(errors.max()), "own_heads": not whole}
-            return Memorizer(layer, dataclasses.replace(record, **found))
+            error = float(errors.max())
+            measured = dataclasses.replace(record, max_error=error, own_heads=not whole)
+            return Memorizer(layer, measured)
         errors = worst
     if options.precision == FLOAT64_BITS:
         raise _imprecise(data, record, built, errors)
@@ -702,8 +664,8 @@ def _measured(
     return _extended(data, built.layer, record, precisions, tolerance, rng)
 
 
-def _allowed(data: Any, tolerance: float) -> Array:  # noqa: ANN401 - in its arithmetic
-    """Return the largest error of each output (d_out,), in float64 whatever the data are."""
+def _allowed(data: Dataset, tolerance: float) -> Array:
+    """Return the largest error of each output (d_out,), in float64."""
     with np.errstate(over="ignore"):  # beyond all floats, so any error that is a number
         allowed: Array = np.float64(tolerance) * np.abs(data.target_matrix).max(axis=0)
     most: Array = np.minimum(allowed, np.finfo(float).max)
@@ -712,7 +674,7 @@ def _allowed(data: Any, tolerance: float) -> Array:  # noqa: ANN401 - in its ari
 
 def _extended(
     dataset: Dataset,
-    of_floats: Layer,
+    of_floats: FloatLayer,
     record: BuildRecord,
     precisions: tuple[int, ...],
     tolerance: float,
@@ -759,8 +721,6 @@ def _extended(
 
 def _finished(layer: Any, record: BuildRecord) -> Any:  # noqa: ANN401 - the kind that is given
     """The layer, with W_O and W_D that are drawn; by random numbers that no build has used."""
-    if isinstance(layer, RationalLayer):  # which stores the effective readout
-        return layer
     return layer.with_outputs(np.random.default_rng(record.seed).spawn(1)[0])
 
 

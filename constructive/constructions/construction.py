@@ -7,8 +7,8 @@ those of the theorems.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -17,8 +17,9 @@ import numpy as np
 
 from constructive.constructions.multihead import assumptions
 from constructive.data.shapes import ExampleShapes
+from constructive.layers.extended import FloatLayer
 from constructive.layers.layer import FLOAT64_BITS
-from constructive.layers.record import HeadRecord, Layer
+from constructive.layers.record import HeadRecord
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError
 from constructive.theory.bounds import Plan
@@ -30,20 +31,12 @@ from constructive.theory.capacity import (
 )
 
 # What can be asked of a construction, by names as an error has them. A construction lists those
-# that it takes, for each arithmetic that it has.
-
-FLOAT, RATIONAL = "float", "rational"  # Kinds of arithmetic
+# that it takes. Planning asks for lengths; the others say how a plan is built.
 
 LENGTHS = "contexts of different lengths"
 
-# What a construction in floats takes, or has no use for.
-USUAL = frozenset({"value_dim=", "shared_keys=", "saturated_fraction=", "precision="})
-
-# What planning asks for; the others say how a plan is built.
-PLANNED = frozenset({LENGTHS})
-
-# The options of a construction, for each arithmetic that it has.
-Takes = Mapping[str, frozenset[str]]
+# What most constructions take, or have no use for.
+USUAL = frozenset({"value_dim=", "saturated_fraction=", "precision="})
 
 
 @dataclass(frozen=True)
@@ -52,8 +45,6 @@ class Options:
 
     head_dim: int | None = None  # d_h, or None for what suits the construction
     value_dim: int | None = None  # d_v of d_out or more, or None for d_out
-    arithmetic: str = FLOAT  # "float" or "rational"
-    shared_keys: bool = False  # all heads score tokens along one key direction
     # share of the examples off its group on which a head has to saturate
     saturated_fraction: float = 0.99
     # bits of the readout; those beyond a float are added to what is built
@@ -68,9 +59,7 @@ class Options:
     def asked(self) -> dict[str, object]:
         """Return what is asked for, and its values."""
         found: dict[str, object] = {LENGTHS: True} if self.lengths else {}
-        for name in (
-            "value_dim", "shared_keys", "saturated_fraction", "precision",
-        ):  # fmt: skip
+        for name in ("value_dim", "saturated_fraction", "precision"):
             value = getattr(self, name)
             if value != getattr(Options, name):
                 found[f"{name}="] = value
@@ -90,7 +79,7 @@ _SEED = 0  # Of eliminations modulo a prime
 class Survey:
     """Facts about T examples."""
 
-    dataset: Any  # a `Dataset`; a `RationalDataset` or mere shapes, of which it knows nothing else
+    dataset: Any  # a `Dataset`, or mere shapes, of which it knows nothing else
 
     @cached_property
     def repeated(self) -> AssumptionError | None:
@@ -128,11 +117,10 @@ class Cost(NamedTuple):
 class Built:
     """A layer, and what was found on the way."""
 
-    layer: Layer  # heads with their readout
+    layer: FloatLayer  # heads with their readout
     residuals: Array  # (d_out,), how well the readout was solved: the largest `|Z U - Y|`
     condition: float  # estimated condition number of Z, or the largest one among the systems solved
     heads: tuple[HeadRecord, ...]  # a record for each head
-    shared_keys: bool = False  # whether all heads score tokens along one key direction
     # the examples in the order in which heads take them; empty where it is as given
     order: tuple[int, ...] = ()
     coupled: int = 0  # entries beside the groups that are not saturated, and were solved for
@@ -165,8 +153,7 @@ class Construction(ABC):
     has_min_norm_readout: bool = False
     # whether its groups are those of the theorems, of which the claim *grouping* speaks
     grouped: bool = False
-    # names of the options that it takes, for each arithmetic that it has
-    options: Takes = field(default_factory=lambda: {FLOAT: USUAL}, hash=False)
+    options: frozenset[str] = USUAL  # names of the options that it takes
 
     @abstractmethod
     def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from constructive.constructions.construction import (
-    FLOAT,
     LENGTHS,
     USUAL,
     Built,
@@ -80,7 +79,7 @@ class Generic(Construction):
         def tries() -> Iterator[tuple[Intermediate, SolvedReadout]]:
             for index, deviation in enumerate(deviations):
                 report("draw heads, and solve", index, len(deviations))
-                z = drawn(dataset, plan, deviation, options, rng)
+                z = drawn(dataset, plan, deviation, rng)
                 yield z, readout.solve(z.representation, dataset.target_matrix)
 
         z, solution = min(tries(), key=lambda tried: tried[1].condition)
@@ -96,7 +95,6 @@ class Generic(Construction):
             solution.residuals,
             solution.condition,
             unsaturated_heads(ends.tolist(), ranks),
-            options.shared_keys,
         )
 
 
@@ -108,17 +106,10 @@ def trials(total: int, columns: int) -> tuple[float, ...]:
     return _DEVIATIONS * 2 if operations <= _SMALL else _DEVIATIONS
 
 
-def drawn(
-    dataset: Dataset, plan: Plan, deviation: float, options: Options, rng: np.random.Generator
-) -> Intermediate:
-    """Return Z of Gaussian W_Q and W_K, with logits of that deviation within contexts.
-
-    Rounded to few bits where logits have to be exact; DataError where data have too many.
-    """
+def drawn(dataset: Dataset, plan: Plan, deviation: float, rng: np.random.Generator) -> Intermediate:
+    """Return Z of Gaussian W_Q and W_K, with logits of that deviation within contexts."""
     shape = plan.num_heads, dataset.width, plan.head_dim
     query_weights, key_weights = rng.standard_normal((2, *shape))
-    if options.shared_keys:
-        key_weights[1:] = key_weights[0]
     some = rng.permutation(dataset.num_examples)[:_SAMPLE]
     contexts = dataset.contexts if dataset.shared_context else dataset.contexts[some]
     size = _deviations(query_weights, key_weights, examples(contexts, dataset.queries[some]))
@@ -177,5 +168,5 @@ GENERIC = Generic(
     "c(E; H) of generic contexts",
     "Theorem 9",
     has_min_norm_readout=True,
-    options={FLOAT: USUAL | {LENGTHS}},
+    options=USUAL | {LENGTHS},
 )

@@ -23,8 +23,6 @@ import numpy as np
 from scipy.linalg import lapack
 
 from constructive.constructions.construction import (
-    FLOAT,
-    USUAL,
     Built,
     Construction,
     Cost,
@@ -692,7 +690,6 @@ class PairedHeads(Construction):
             largest(solution.residual),
             solution.condition,
             _pair_records(ordered, built.sharpness, missed, solution.ranks, idle),
-            shared_keys=True,
             order=tuple(ordered.order.tolist()),
             coupled=len(built.positions),
             fraction=options.saturated_fraction,
@@ -717,4 +714,4 @@ def _pair_records(
     return tuple(records)
 
 
-PAIRED = PairedHeads("paired", "(H // 2)(d - 1) + 1", "Theorem 6", options={FLOAT: USUAL})
+PAIRED = PairedHeads("paired", "(H // 2)(d - 1) + 1", "Theorem 6")

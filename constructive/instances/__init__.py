@@ -8,9 +8,16 @@
 True
 """
 
-from constructive.instances.family import Family
-from constructive.instances.folder import check, save
-from constructive.instances.instance import Answer, Hardness, Instance, Refutations, Twins, Witness
+from constructive.instances.folder import check, save, save_benchmark
+from constructive.instances.instance import (
+    Answer,
+    Family,
+    Hardness,
+    Instance,
+    Refutations,
+    Twins,
+    Witness,
+)
 from constructive.instances.making import FAMILIES, make, planted
 from constructive.instances.memorized import robust
 from constructive.instances.network import Head, Network
@@ -39,5 +46,6 @@ __all__ = [
     "planted",
     "robust",
     "save",
+    "save_benchmark",
     "score",
 ]

@@ -9,9 +9,13 @@
     expected.csv                 answers, families, margins, how hard a witness is to find
     proofs/NAME.json             the proof of an answer, and the hashes of what it is about
     README.md                    what all that is, licence, versions
-    generate_properties.py       makes them anew from another seed, as the competition asks
 
-Tools see `onnx`, `vnnlib`, `vnnlib2` and `instances.csv`, which say nothing of the answers.
+Tools see `onnx`, `vnnlib`, `vnnlib2` and `instances.csv`, which say nothing of the answers. For the
+competition itself there is a folder without answers (`save_benchmark`)::
+
+    1.0/ 2.0/                    onnx/, vnnlib/ and instances.csv, for each version of VNN-LIB
+    generate_properties.py       makes them anew from another seed
+    requirements.txt             what that needs, and perhaps the wheel of this package
 """
 
 import csv
@@ -26,16 +30,14 @@ from typing import Any, NamedTuple
 
 from constructive import DISTRIBUTION, __version__
 from constructive.certificates.check import Checked, run_checker
-from constructive.instances.graphs import IR_VERSION, OPSET, written
+from constructive.checker.folder import words_of
+from constructive.instances.graphs import OPSET, AnyNetwork, OperatorGraph, written
 from constructive.instances.instance import Instance
-from constructive.instances.network import Network
 from constructive.instances.properties import text_of, version_1, version_2
-from constructive.instances.rounding import MODEL
 from constructive.support.errors import FormatError, ParameterError, require_positive, shown
 from constructive.support.files import regular_file, replacing_folder
 from constructive.support.work import report
 
-FORMAT = "constructive instance 1"  # In proof files
 # The columns of expected.csv.
 EXPECTED = (
     "instance", "answer", "float32", "family", "network", "inputs", "margin", "rounding",
@@ -47,10 +49,7 @@ _SECONDS = 1e-6, 999_999  # The least and the largest timeout that `instances.cs
 # Slopes of a network that a bound goes through in the time that it takes to start: time limits grow
 # with that. Measured: bounds of auto_LiRPA 0.7.1 take 10 ms and 58 ns for each slope.
 _SLOPES = 170_000
-_SCRIPT = '''"""Make these instances anew: python generate_properties.py SEED
-
-It needs `pip install "{distribution}[instances]"`.
-"""
+_SCRIPT = '''"""Make this benchmark anew: python generate_properties.py SEED."""
 
 import shutil
 import subprocess
@@ -62,21 +61,23 @@ HERE = Path(__file__).resolve().parent
 COMMAND = {command}
 
 with tempfile.TemporaryDirectory() as place:
-    made = Path(place) / "instances"
-    words = [sys.executable, "-m", "constructive", *COMMAND, "--seed", sys.argv[1], "-o", str(made)]
+    made = Path(place) / "made"
+    words = [*COMMAND, "--seed", sys.argv[1], "-o", str(Path(place) / "answers")]
+    words = [sys.executable, "-m", "constructive", *words, "--vnncomp", str(made)]
     subprocess.run(words, check=True)
-    for part in ("onnx", "vnnlib", "vnnlib2", "proofs"):
-        shutil.rmtree(HERE / part, ignore_errors=True)
-    shutil.copytree(made, HERE, dirs_exist_ok=True)
+    for version in {versions}:
+        shutil.rmtree(HERE / version, ignore_errors=True)
+        shutil.copytree(made / version, HERE / version)
 '''
+_MOST_SECONDS = 6 * 3600  # Of all instances of a benchmark together, in the rules of 2026
 _README = """# Instances for verifiers of neural networks, with proved answers
 
 Made by {distribution} {version}: {count} instances, {sat} of them sat.
 Families: {families}.
 
-- `onnx/`: networks, sums of softmax heads f(x) = sum_h V_h^T softmax(A_h x + b_h). ONNX opset
-  {opset}, IR version {ir}; one input X, one output Y, batch 1; operators Gemm, Softmax, MatMul and
-  Add, and Relu where there is a readout.
+- `onnx/`: networks with one input X, one output Y, batch 1. Those of opset {opset} are sums of
+  softmax heads f(x) = sum_h V_h^T softmax(A_h x + b_h) (Gemm, Softmax, MatMul, Add, and Relu where
+  there is a readout) or small graphs of one operator or a few; others have opset 17 or 20.
 - {properties}: the property of each instance. It is
   *sat* if some input of the box has outputs that meet the conditions, else *unsat*.
 - `instances.csv`: network, property and time limit in seconds.
@@ -86,12 +87,13 @@ Families: {families}.
 - `proofs/`: a proof of each answer. `constructive instances check FOLDER` checks them.
 
 Each answer holds in real arithmetic, by the margin in `expected.csv`. The answer in the column
-`float32` holds for every float32 evaluation of this model. Where it is the same, the margin is at
-least twice the bound of rounding; the family `rounding` has others, with proofs of their own.
+`float32` holds for every float32 evaluation of the model that the proof names. Where it is the
+same, the margin is at least twice the bound of rounding, or holds for computed outputs, too; the
+family `rounding` has others, with proofs of their own.
 
-{model}
+{models}
 
-Execution in TF32 or bfloat16 is not an evaluation of this model.
+Execution in TF32 or bfloat16 is not an evaluation of these models.
 
 Licence: Apache-2.0.
 """
@@ -138,7 +140,6 @@ def save(
     instances: Sequence[Instance],
     *,
     timeout: float = 30.0,
-    command: Sequence[str] = (),
 ) -> None:
     """Write a folder of instances, whole or not at all. The same instances give the same bytes.
 
@@ -147,7 +148,6 @@ def save(
         instances: with different names
         timeout: of small networks, in seconds from 1e-6 to 999,999; larger ones have more, as far
             as a bound takes longer
-        command: words of `constructive` that make these instances; for `generate_properties.py`
 
     Raises:
         MissingExtraError: without onnx
@@ -162,16 +162,10 @@ def save(
         >>> sorted(file.name for file in folder.iterdir())[:3]
         ['README.md', 'expected.csv', 'instances.csv']
     """
-    names = [*file_names(instances), *["generate_properties.py"] * bool(command)]
+    names = file_names(instances)
     names += [name for name in _named_in(folder) if name not in names]
     require_positive(instances=len(instances))
-    number = isinstance(timeout, Real) and not isinstance(timeout, bool)
-    if not (number and _SECONDS[0] <= timeout <= _SECONDS[1]):
-        raise ParameterError(
-            f"timeout={shown(timeout)} is not a number of seconds",
-            witness=shown(timeout),
-            suggestion="timeout=60; from 0.000001 to 999999",
-        )
+    _require_seconds(timeout)
     networks: dict[str, bytes] = {}
     with replacing_folder(folder, names) as new:
         for done, instance in enumerate(instances):
@@ -182,7 +176,7 @@ def save(
                 (new / f"onnx/{name}.onnx").write_bytes(model)
             hashes = {"onnx": _hash(model)}
             for kind, (_, in_version) in _VERSIONS.items():
-                text = in_version(instance.property).encode()
+                text = in_version(instance.property, instance.style).encode()
                 (new / f"{kind}/{instance.name}.vnnlib").write_bytes(text)
                 hashes[kind] = _hash(text)
             proof = json.dumps(proof_document(instance, hashes), indent=None)
@@ -200,6 +194,7 @@ def save(
         rows = [EXPECTED, *map(_expected, instances)]
         (new / "expected.csv").write_text(_table(rows), encoding="utf-8")
         sat = sum(each.answer == "sat" for each in instances)
+        models = sorted({each.claims()["model"] for each in instances})
         about = _README.format(
             distribution=DISTRIBUTION,
             version=__version__,
@@ -207,16 +202,78 @@ def save(
             sat=sat,
             families=", ".join(sorted({each.family for each in instances})),
             opset=OPSET,
-            ir=IR_VERSION,
             properties=" and ".join(
                 f"`{kind}/` (VNN-LIB {version})" for kind, (version, _) in _VERSIONS.items()
             ),
-            model="\n".join(f"- {clause}" for clause in MODEL.of_networks().split("; ")),
+            models="\n".join(f"- {words_of(name)}" for name in models),
         )
         (new / "README.md").write_text(about, encoding="utf-8")
-        if command:
-            script = _SCRIPT.format(distribution=DISTRIBUTION, command=[*command])
-            (new / "generate_properties.py").write_text(script, encoding="utf-8")
+
+
+def save_benchmark(
+    folder: str | Path,
+    instances: Sequence[Instance],
+    *,
+    command: Sequence[str],
+    timeout: float = 30.0,
+    wheel: str | Path | None = None,
+) -> None:
+    """Write a benchmark as VNN-COMP takes it, in both versions of VNN-LIB, without answers.
+
+    Args:
+        folder: its path; there must be nothing, or an old benchmark of these files
+        instances: with different names
+        command: words of `constructive` that make these instances, without a seed and paths
+        timeout: of small networks, in seconds
+        wheel: a file of this package, until it is on an index; `requirements.txt` then names it
+
+    Raises:
+        MissingExtraError: without onnx
+        OutputError: where the folder cannot be written
+        ParameterError: as `save` does, and if all instances may take more than six hours
+    """
+    file_names(instances)
+    _require_seconds(timeout)
+    limits = [_seconds(timeout, each.network) for each in instances]
+    if sum(map(float, limits)) > _MOST_SECONDS:
+        raise ParameterError(
+            f"the time limits of {len(instances)} instances are more than 6 hours together",
+            witness=sum(map(float, limits)),
+            suggestion="fewer instances, or a smaller timeout",
+        )
+    graphs = {each.network_name: each.network for each in instances}
+    rows = [
+        (f"onnx/{each.network_name}.onnx", f"vnnlib/{each.name}.vnnlib", limit)
+        for each, limit in zip(instances, limits, strict=True)
+    ]
+    versions = [version for version, _ in _VERSIONS.values()]
+    needs = f"./{Path(wheel).name}[instances]" if wheel else f"{DISTRIBUTION}[instances]"
+    files = {
+        "generate_properties.py": _SCRIPT.format(command=[*command], versions=versions).encode(),
+        "requirements.txt": f"{needs}\n".encode(),
+    }
+    if wheel:
+        files[Path(wheel).name] = regular_file(Path(wheel)).read_bytes()
+    for version, in_version in _VERSIONS.values():
+        files[f"{version}/instances.csv"] = _table(rows).encode()
+        for name, network in graphs.items():
+            files[f"{version}/onnx/{name}.onnx"] = written(network)
+        for each in instances:
+            text = in_version(each.property, each.style)
+            files[f"{version}/vnnlib/{each.name}.vnnlib"] = text.encode()
+    with replacing_folder(folder, [*files]) as new:
+        for name, content in files.items():
+            (new / name).write_bytes(content)
+
+
+def _require_seconds(timeout: float) -> None:
+    number = isinstance(timeout, Real) and not isinstance(timeout, bool)
+    if not (number and _SECONDS[0] <= timeout <= _SECONDS[1]):
+        raise ParameterError(
+            f"timeout={shown(timeout)} is not a number of seconds",
+            witness=shown(timeout),
+            suggestion="timeout=60; from 0.000001 to 999999",
+        )
 
 
 def _named_in(folder: str | Path) -> list[str]:
@@ -228,25 +285,21 @@ def _named_in(folder: str | Path) -> list[str]:
     parts = [f"{part}/{name}.vnnlib" for part in _VERSIONS for name in rows]
     proofs = [f"proofs/{name}.json" for name in rows]
     graphs = {f"onnx/{row.network}.onnx" for row in rows.values()}
-    return [*parts, *proofs, *graphs, "generate_properties.py"]
+    return [*parts, *proofs, *graphs]
 
 
 def proof_document(instance: Instance, hashes: dict[str, str]) -> dict[str, Any]:
     """Return what the proof file says; `hashes` are the SHA-256 of the other files."""
-    return {
-        "format": FORMAT,
-        "answer": str(instance.answer),
-        **hashes,
-        "model": MODEL.name,
-        "rounding": text_of(instance.rounding),
-        **instance.proof.document(),
-        **({"float32": instance.float32.document()} if instance.float32 else {}),
-    }
+    claims = instance.claims() | hashes
+    if "rounding" in claims:
+        claims["rounding"] = text_of(instance.rounding)
+    return claims
 
 
-def _seconds(timeout: float, network: Network) -> str:
+def _seconds(timeout: float, network: AnyNetwork) -> str:
     """The time limit of an instance."""
-    slopes = sum(head.slopes.size for head in network.heads)
+    heads = () if isinstance(network, OperatorGraph) else network.heads
+    slopes = sum(head.slopes.size for head in heads)
     limit = min(timeout * round(1.0 + slopes / _SLOPES, 1), _SECONDS[1])
     return f"{limit:.6f}".rstrip("0").rstrip(".")
 

@@ -5,10 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from constructive.instances.deployed import Rounding
-from constructive.instances.family import DIM, TWINS, Family, Option
-from constructive.instances.instance import Answer, Instance, Twins
+from constructive.instances.instance import DIM, TWINS, Answer, Family, Instance, Option, Twins
 from constructive.instances.memorized import Deviation
+from constructive.instances.narrow import Narrow
+from constructive.instances.operator import Operator
 from constructive.instances.planting import Corner, Needle, Shadow, TwoLayers
+from constructive.instances.spelling import Spelling
 from constructive.support.errors import (
     ParameterError,
     require_known,
@@ -22,10 +24,15 @@ from constructive.support.work import report
 _SEEDS = 2**31
 # As `--kind` takes them. A new family is a class, and a name here.
 FAMILIES: dict[str, type[Family]] = {
-    family.name: family for family in (Deviation, Needle, Corner, Shadow, Rounding, TwoLayers)
+    family.name: family
+    for family in (
+        *(Operator, Narrow, Deviation, Needle, Corner, Shadow, Rounding),
+        *(TwoLayers, Spelling),
+    )
 }
 PLANTED = ("needle", "corner", "shadow")  # families of one layer with a planted maximum
-KINDS = ("readout", *PLANTED, "rounding")  # families that are made by default
+# Made by default; there are many operators, so they have three turns.
+KINDS = ("operator", "narrow", "operator", "readout", "operator", *PLANTED, "rounding")
 # What groups ask for, in a random order of ten: one of two thresholds or boxes of a network says
 # nothing about the other, so that answers cannot be guessed.
 _SAT, _UNSAT = TWINS

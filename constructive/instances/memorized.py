@@ -27,12 +27,19 @@ from constructive.constructions.build import build_memorizer
 from constructive.data import generators
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
-from constructive.instances.family import Family, Names, Option
-from constructive.instances.instance import Answer, Instance, Refutations, Twins, Witness
+from constructive.instances.instance import (
+    Answer,
+    Family,
+    Instance,
+    Names,
+    Option,
+    Refutations,
+    Twins,
+    Witness,
+)
 from constructive.instances.network import Network, Rectified, network_of
 from constructive.instances.properties import TOLERANCE, Atom, Box, Linear, Property
-from constructive.instances.refutations import refute
-from constructive.instances.rounding import property_rounding
+from constructive.instances.refutations import needed_margin, refute
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
 from constructive.support.errors import ConstructiveError, ParameterError, is_integer, shown
@@ -71,10 +78,10 @@ def refuted(network: Network, wanted: Property, *, dual: bool) -> Refutations | 
     """
     box = outward(wanted.box.lower, wanted.box.upper, TOLERANCE)
     wide = Property(box, wanted.disjuncts)
-    needed = max(CLEARANCE, 2.0 * property_rounding(network, wide))
+    needed = max(CLEARANCE, needed_margin(network, wide, beyond=False))
     if not needed < np.inf:
         return None
-    heads, wide, _ = network.reduced(wide)
+    heads, wide = network.reduced(wide)
     parts = refute(heads, wide, needed, tolerance=CLEARANCE / 8 if dual else None)
     return Refutations(parts) if parts else None
 
@@ -119,24 +126,23 @@ def nearest_witness(
 ) -> tuple[Property, Witness] | None:
     """Search for a witness in boxes around x (d,), and return the least one where there was one.
 
-    A witness is a float32 point; balls show that it meets the property with a margin. There is none
-    within the radius `beyond`.
+    A witness is a float32 point. There is none within the radius `beyond`.
     """
-    heads, known, _ = network.reduced(Property(outward(point, point, beyond), disjuncts))
+    heads, known = network.reduced(Property(outward(point, point, beyond), disjuncts))
     conceivable = max(min(_highest(heads, atom) for atom in atoms) for atoms in known.disjuncts)
 
     def at(radius: float) -> tuple[Property, Witness] | None:
         wanted = Property(outward(point, point, radius), disjuncts)
-        needed = max(CLEARANCE, 2.0 * property_rounding(network, wanted))
+        needed = max(CLEARANCE, needed_margin(network, wanted, beyond=False))
         if not needed <= conceivable:
             return None
         for method in ("sign", "adam"):
-            best, slack = search(
+            best, _ = search(
                 network, wanted, method, budget=_BUDGET, seed=seed, enough=_ROOM * needed
             )
             near = np.clip(best.astype(np.float32), wanted.box.lower, wanted.box.upper)
             witness = Witness(tuple(Fraction(x) for x in near.tolist()))
-            if slack >= needed and witness.margin(network, wanted) >= needed:
+            if wanted.least_slack(network(near[np.newaxis]))[0] >= needed:
                 return wanted, witness
         return None
 
@@ -401,7 +407,7 @@ def search(
     best point of the budget. Return the best point x (d,), and how far its outputs are inside of
     the best disjunct, as float64 evaluates them; negative if outside.
     """
-    network, wanted, _ = network.reduced(wanted)
+    network, wanted = network.reduced(wanted)
     rng = np.random.default_rng(seed)
     box, ascent = wanted.box, _Ascent(network, wanted)
     best, slack, used = box.lower, -math.inf, 0

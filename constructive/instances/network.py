@@ -17,25 +17,16 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from flint import arb, arb_mat, fmpq
 
-from constructive.exact.directed import working_precision
-from constructive.instances.properties import Box, Linear, Property, float32_numbers
-from constructive.layers.record import Layer, require_float_layer
+from constructive.instances.properties import Linear, Property, float32_numbers
+from constructive.layers.extended import FloatLayer
+from constructive.layers.record import require_float_layer
 from constructive.support.arrays import Array, Rebuilt, as_array
 from constructive.support.errors import ParameterError, shown
-
-_BITS = 200  # Of enclosures
-
-
-def exact_ball(value: float | Fraction) -> arb:
-    """Return a ball that contains a number, at the working precision."""
-    return arb(fmpq(*Fraction(value).as_integer_ratio()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +76,6 @@ class Network(Rebuilt):
         >>> network = Network((Head([[2.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]]),))
         >>> network([[0.0]])
         array([[0.5]])
-        >>> network.enclosed([0])[0].contains(arb(0.5))
-        True
     """
 
     heads: tuple[Head, ...]
@@ -126,40 +115,9 @@ class Network(Rebuilt):
             total += weights / weights.sum(axis=1, keepdims=True) @ head.values.astype(dtype)
         return total
 
-    def enclosed(self, point: Sequence[float | Fraction] | Array) -> list[arb]:
-        """Enclose f at one point, whose entries are taken exactly: k balls."""
-        entries = [Fraction(value) for value in point]
-        if len(entries) != self.input_dim:
-            raise ParameterError(
-                f"the point has {len(entries)} entries, the network {self.input_dim} inputs",
-                witness=shown(len(entries)),
-                suggestion=f"a point with {self.input_dim} entries",
-            )
-        with working_precision(_BITS):
-            return self._enclosed(list(map(exact_ball, entries)))
-
     def reduced(self, wanted: Property) -> "Reduced":
         """Return a sum of heads, and a property of it that has the same answer."""
-        return Reduced(self, wanted, 0.0)
-
-    def _enclosed(self, point: list[arb]) -> list[arb]:
-        """Enclose the sum of the heads at one point, at the working precision."""
-        total = [arb(0)] * self.heads[0].values.shape[1]
-        x = arb_mat([[entry] for entry in point])
-        for head in self.heads:
-            logits = (arb_mat(head.slopes.tolist()) * x).entries()
-            logits = [
-                each + offset for each, offset in zip(logits, head.offsets.tolist(), strict=True)
-            ]
-            top = max(float(each.mid()) for each in logits)  # any shift is right
-            weights = [(each - top).exp() for each in logits]
-            whole = sum(weights, arb(0))
-            averages = arb_mat([weights]) * arb_mat(head.values.tolist())
-            total = [
-                before + part / whole
-                for before, part in zip(total, averages.entries(), strict=True)
-            ]
-        return total
+        return Reduced(self, wanted)
 
 
 def _exactly(terms: Sequence[float]) -> float:
@@ -180,7 +138,6 @@ class Reduced(NamedTuple):
 
     network: Network
     property: Property
-    error: float  # how far both networks are apart on the box, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,21 +191,13 @@ class Rectified(Network):
                 )
             threshold = _exactly([condition.threshold, *(-self.biases[chosen]).tolist()])
             pieces.append((Linear(coefficients, threshold),))
-        return Reduced(Network(self.heads), Property(wanted.box, tuple(pieces)), 0.0)
+        return Reduced(Network(self.heads), Property(wanted.box, tuple(pieces)))
 
     def patterns(self) -> list[list[int]]:
         """Units of each piece: all sets but the empty one, in the order of their bits."""
         count = len(self.biases)
         sets = ([j for j in range(count) if bits >> j & 1] for bits in range(1, 1 << count))
         return list(sets)
-
-    def _enclosed(self, point: list[arb]) -> list[arb]:
-        features = super()._enclosed(point)
-        total = arb(0)
-        for weights, bias in zip(self.units.tolist(), self.biases.tolist(), strict=True):
-            unit = sum((f * w for f, w in zip(features, weights, strict=True)), arb(bias))
-            total += unit.max(arb(0))
-        return [total]
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,57 +228,21 @@ class Stacked(Network):
         x = np.asarray(inputs, dtype=dtype)
         return super().__call__(x + self.first(x, dtype), dtype)
 
-    def _enclosed(self, point: list[arb]) -> list[arb]:
-        added = self.first._enclosed(point)  # noqa: SLF001 - one of its kind
-        return super()._enclosed([x + y for x, y in zip(point, added, strict=True)])
-
     def reduced(self, wanted: Property) -> Reduced:
-        """Return the second layer of x + v, v the shift, and what the rest of g may change."""
+        """Return the second layer of x + v, v the shift: the rest of g changes less than 1e-50."""
         shift, made = self.shift, []
         for head in self.heads:
             rows = zip(head.offsets.tolist(), head.slopes * shift, strict=True)
             offsets = [_exactly([b, *products.tolist()]) for b, products in rows]
             made.append(Head(head.slopes, np.array(offsets), head.values))
-        return Reduced(Network(tuple(made)), wanted, self.error(wanted.box))
-
-    def error(self, box: Box) -> float:
-        """Bound how far outputs are from those with g = v on a box: infinite if not saturated.
-
-        Where the first token leads by R nats, all others weigh (n - 1) e^-R at most, so an entry of
-        g is off by 2 (n - 1) e^-R max |v|, and a logit of the second layer by eta, those times
-        sum |a|; its attention by a part e^(2 eta) - 1 <= 3 eta (Proposition 20.10).
-        """
-        if self.lead(box) < LEAD:
-            return math.inf
-        sizes = sum(float(np.abs(head.values).max()) for head in self.first.heads)
-        entry = 2.0 * self.first.num_tokens * math.exp(-LEAD) * sizes
-        total = 0.0
-        for head in self.heads:
-            eta = entry * float(np.abs(head.slopes).sum(axis=1).max())
-            if not eta < _SMALL:
-                return math.inf
-            total += 3.0 * eta * float(np.abs(head.values).max())
-        return total * (1.0 + _SMALL)  # far above what float64 rounds here
-
-    def lead(self, box: Box) -> float:
-        """Bound by how many nats the first token of each head of g leads on a box, from below."""
-        found = math.inf
-        for head in self.first.heads:
-            for row, offset in zip(head.slopes[1:], head.offsets[1:].tolist(), strict=True):
-                steps = head.slopes[0] - row
-                ends = np.where(steps > 0.0, box.lower, box.upper)
-                terms = [head.offsets[0] - offset, *(steps * ends).tolist()]
-                size = math.fsum(map(abs, terms))
-                found = min(found, math.fsum(terms) - _SMALL * (1.0 + size))
-        return found
+        return Reduced(Network(tuple(made)), wanted)
 
 
 LEAD = 128.0  # Nats by which the first tokens of a first layer have to lead
-_SMALL = 2.0**-20
 _MOST_FEATURES = 2  # Of a readout: values of a piece are sums of two float32 numbers
 
 
-def network_of(layer: Layer, context: Array) -> Network:
+def network_of(layer: FloatLayer, context: Array) -> Network:
     """Return the float32 network of a layer with a context, a function of the query.
 
     Its numbers A_h = E W_K W_Q^T, b_h = 0 and V_h = E U_h, with the effective readout U_h of each

@@ -17,19 +17,21 @@ import numpy as np
 from flint import arb
 
 from constructive.exact.directed import lower, upper, working_precision
-from constructive.instances.family import MARGIN, Family, Names, Option
 from constructive.instances.instance import (
+    MARGIN,
     UNKNOWN,
     Answer,
+    Family,
     Hardness,
     Instance,
+    Names,
+    Option,
     Refutations,
     Witness,
 )
 from constructive.instances.network import LEAD, Head, Network, Stacked
 from constructive.instances.properties import Atom, Box, Property
-from constructive.instances.refutations import refute_by_slabs
-from constructive.instances.rounding import needed_margin
+from constructive.instances.refutations import needed_margin, refute_by_slabs
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError
 
@@ -57,13 +59,10 @@ class Planting:
     hardness: Callable[[float], Hardness]  # of finding f >= c, for a threshold c
 
     def maximum(self) -> tuple[float, float]:
-        """Return bounds of the maximum of f on the box, rounded outward."""
-        value = self.network.enclosed(self.point.tolist())[0]
+        """Return the value at t, and a bound of the maximum of f on the box."""
+        value = float(self.network(self.point[np.newaxis])[0, 0])
         with working_precision(_BITS):
-            return (
-                -upper(-value),
-                max(upper(value), _enclosed_maximum(self.falling, self.rising, self.end)),
-            )
+            return value, max(value, _enclosed_maximum(self.falling, self.rising, self.end))
 
 
 def _enclosed_maximum(

@@ -4,13 +4,13 @@ This is the convention of VNN-LIB: the property says what is bad. The answer is 
 input exists, else *unsat*.
 """
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
+from constructive.checker.properties import read_property as parsed_property
 from constructive.support.arrays import Array, Rebuilt, frozen, private
 from constructive.support.errors import FormatError, ParameterError
 
@@ -191,14 +191,20 @@ def decimal(value: float) -> str:
     return text if "." in text else text + ".0"
 
 
-def version_1(wanted: Property) -> str:
+# Ways to write the same: as it is; sides exchanged; both bounds of an input in one assertion, by
+# `and`; conditions first, and a single alternative by `or`.
+STYLES = 4
+_PLAIN, _EXCHANGED, _TOGETHER, _OUTPUTS_FIRST = range(STYLES)
+
+
+def version_1(wanted: Property, style: int = _PLAIN) -> str:
     """Write a property as VNN-LIB 1.0."""
     inputs = [f"(declare-const X_{i} Real)" for i in range(len(wanted.box.lower))]
     outputs = [f"(declare-const Y_{j} Real)" for j in range(wanted.output_dim)]
-    return _joined([*inputs, *outputs, *_assertions(wanted, "{}_{}".format)])
+    return _joined([*inputs, *outputs, *_assertions(wanted, "{}_{}".format, style)])
 
 
-def version_2(wanted: Property) -> str:
+def version_2(wanted: Property, style: int = _PLAIN) -> str:
     """Write a property as VNN-LIB 2.0, about one network in float32."""
     head = [
         "(vnnlib-version <2.0>)",
@@ -207,84 +213,64 @@ def version_2(wanted: Property) -> str:
         f"    (declare-output Y float32 [1, {wanted.output_dim}])",
         ")",
     ]
-    return _joined([*head, *_assertions(wanted, "{}[0,{}]".format)])
+    return _joined([*head, *_assertions(wanted, "{}[0,{}]".format, style)])
 
 
 def _joined(lines: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _assertions(wanted: Property, name: Callable[[str, int], str]) -> Iterator[str]:
+def _assertions(wanted: Property, name: Callable[[str, int], str], style: int) -> list[str]:
     """The box, and the atoms; alternatives are on one line."""
-    bounds = zip(wanted.box.lower.tolist(), wanted.box.upper.tolist(), strict=True)
-    for i, (low, high) in enumerate(bounds):
-        yield f"(assert (>= {name('X', i)} {decimal(low)}))"
-        yield f"(assert (<= {name('X', i)} {decimal(high)}))"
-    if len(wanted.disjuncts) == 1:
-        for atom in wanted.disjuncts[0]:
-            yield f"(assert {_condition(atom, name)})"
-        return
-    parts = (" ".join(_condition(atom, name) for atom in atoms) for atoms in wanted.disjuncts)
-    yield "(assert (or " + " ".join(f"(and {part})" for part in parts) + "))"
 
+    def compared(one: str, other: str) -> str:
+        """One >= other."""
+        return f"(<= {other} {one})" if style == _EXCHANGED else f"(>= {one} {other})"
 
-def _condition(atom: Linear, name: Callable[[str, int], str]) -> str:
-    """An atom in one of its three forms."""
-    weights = atom.coefficients.tolist()
-    positive, negative = weights.count(1.0), weights.count(-1.0)
-    if positive and negative:
-        return f"(>= {name('Y', weights.index(1.0))} {name('Y', weights.index(-1.0))})"
-    if positive:
-        return f"(>= {name('Y', weights.index(1.0))} {decimal(atom.threshold)})"
-    return f"(<= {name('Y', weights.index(-1.0))} {decimal(-atom.threshold)})"
+    def condition(atom: Linear) -> str:
+        weights = atom.coefficients.tolist()
+        positive, negative = weights.count(1.0), weights.count(-1.0)
+        high = name("Y", weights.index(1.0)) if positive else ""
+        low = name("Y", weights.index(-1.0)) if negative else decimal(atom.threshold)
+        if high:
+            return compared(high, low)
+        bound = decimal(-atom.threshold)
+        return f"(>= {bound} {low})" if style == _EXCHANGED else f"(<= {low} {bound})"
 
-
-_DECLARED = re.compile(r"\(declare-const ([XY])_\d+ Real\)")
-_ATOM = re.compile(r"\(([<>]=) ([XY])_(\d+) (?:(-?[\d.]+)|Y_(\d+))\)")
+    bounds = []
+    for i, (low, high) in enumerate(zip(wanted.box.lower, wanted.box.upper, strict=True)):
+        x, ends = name("X", i), (decimal(low), decimal(high))
+        upper = f"(>= {ends[1]} {x})" if style == _EXCHANGED else f"(<= {x} {ends[1]})"
+        both = [compared(x, ends[0]), upper]
+        together = style == _TOGETHER
+        bounds += (
+            [f"(assert (and {' '.join(both)}))"] if together else [f"(assert {b})" for b in both]
+        )
+    if len(wanted.disjuncts) == 1 and style != _OUTPUTS_FIRST:
+        return [*bounds, *(f"(assert {condition(atom)})" for atom in wanted.disjuncts[0])]
+    parts = (" ".join(map(condition, atoms)) for atoms in wanted.disjuncts)
+    alternatives = "(assert (or " + " ".join(f"(and {part})" for part in parts) + "))"
+    return [alternatives, *bounds] if style == _OUTPUTS_FIRST else [*bounds, alternatives]
 
 
 def read_property(text: str) -> Property:
-    """Read a property in VNN-LIB 1.0; any other text than `version_1` writes is refused."""
-    declared = _DECLARED.findall(text)
-    bounds: dict[tuple[str, int], float] = {}
-    disjuncts: list[list[tuple[str, ...]]] = [[]]
-    for line in text.splitlines():
-        atoms = _ATOM.findall(line)
-        if "(or " in line:
-            disjuncts += map(_ATOM.findall, line.split("(and ")[1:])
-        elif atoms and atoms[0][1] == "X":
-            bounds.update({(side, int(i)): float(value) for side, _, i, value, _ in atoms})
-        else:
-            disjuncts[0] += atoms
-    inputs, outputs = (declared.count(role) for role in "XY")
-    if not (inputs and outputs):
-        raise _unread(text)
+    """Read a property in VNN-LIB 1.0, as the checker does. Raises FormatError."""
     try:
-        least, most = ([bounds[side, i] for i in range(inputs)] for side in (">=", "<="))
-        found = [[_atom(atom, outputs) for atom in atoms] for atoms in disjuncts if atoms]
-        wanted = Property(Box(np.array(least), np.array(most)), tuple(map(tuple, found)))
-    except (KeyError, IndexError) as error:
-        raise _unread(f"bounds of {inputs} inputs, {outputs} outputs") from error
-    if text != version_1(wanted):
-        raise _unread(text)
-    return wanted
-
-
-def _atom(found: tuple[str, ...], outputs: int) -> Atom:
-    """An atom as `_ATOM` finds it."""
-    side, _, output, number, other = found
-    sign = 1.0 if side == ">=" else -1.0
-    weights = np.zeros(outputs)
-    weights[int(output)] = sign
-    if other:
-        weights[int(other)] = -sign
-        return Atom(weights, 0.0)
-    return Atom(weights, sign * float(number))
-
-
-def _unread(line: str) -> FormatError:
-    return FormatError(
-        "the property is not in the form that `instances.save` writes",
-        witness=line[:80],
-        suggestion="a .vnnlib file of a folder of `constructive instances`",
-    )
+        found = parsed_property(text.encode(), "vnnlib")
+    except ValueError as error:
+        raise FormatError(
+            f"the property cannot be read: {error}",
+            witness=text[:80],
+            suggestion="a .vnnlib file of a folder of `constructive instances`",
+        ) from error
+    box = Box(*(np.array([float(x) for x in side]) for side in (found.lower, found.upper)))
+    disjuncts = []
+    for conditions in found.alternatives:
+        atoms = []
+        for each in conditions:
+            weights = np.zeros(found.outputs)
+            for output, weight in each.weights:
+                weights[output] = weight
+            atoms.append(Atom(weights, float(each.threshold)))
+        disjuncts.append(tuple(atoms))
+    return Property(box, tuple(disjuncts))

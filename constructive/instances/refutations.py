@@ -1,27 +1,10 @@
-"""Proofs that a network meets no condition on a box: by weighted means on slabs, or by intervals.
+"""Search for proofs that a network meets no condition on a box: weighted means on slabs, intervals.
 
-Slabs are Proposition 20.2 (proofs/20-instances.md) in ball arithmetic: on each part a <= g . x <= b
-of the box weights lambda and tilts mu bound each head. How they were found does not matter
-(`refute_by_slabs`).
-
-The interval form is Proposition 22.1 (proofs/22-perturbations.md): the range of each difference of
-logits gives bounds P- and P+ of attention, and the best average of the values within these bounds
-a head. In float64 it is rounded as follows; M_ij is at least the maximum of l_j - l_i on the box.
-
-u = 2^-53, gamma_k and `up` are those of `exact.upward`. Entries are float32 numbers, so differences
-and products of two of them neither underflow nor overflow in float64.
-
-- M_ij is a sum of b_j - b_i and d terms max(D lower, D upper), D = A_j - A_i. It has at most d + 3
-  roundings, relative to `S_ij = |b_j - b_i| + sum |D| max(|lower|, |upper|)`. So
-  M_ij + gamma_(d+8) up(S_ij) is at least the maximum, with its own rounding. M_ii = 0.
-- Exponentials are those of `exact.verified`, within 2^-49, times 1 + 2^-40 and `up` for upper
-  bounds, 1 - 2^-40 for lower ones. Beyond 700 an upper bound is infinite, and a lower one that of
-  exp(700). Below -700 a lower bound is 0, and 2^-1000 is an upper bound.
-- Lower bounds of sums, quotients and products lose a factor 1 - 2^-30, and 2^-1000 where they may
-  underflow. Upper ones are covered by `up`.
-- v is a difference of two float32 numbers, off by u max|v| at most, and so is v . p. For this and
-  the three additions of a bound, 8 u times the sum of the sizes of all parts is added.
-- The sum over the heads is rounded once, correctly (`math.fsum`), and the next float is taken.
+Slabs are Proposition 20.2 (proofs/20-instances.md): on each part a <= g . x <= b of the box weights
+lambda and tilts mu bound each head. The interval form is Proposition 22.1
+(proofs/22-perturbations.md): the range of each difference of logits gives bounds of attention, and
+the best average of the values within these bounds a head. All is in float64, and nothing is proved
+here: the checker does that.
 """
 
 import math
@@ -31,18 +14,17 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from flint import arb, arb_mat
 
-from constructive.exact.directed import lower, working_precision
-from constructive.exact.upward import TINY, UNIT, gamma, up
-from constructive.exact.verified import exponential
+from constructive.checker import folder as checker
+from constructive.checker.properties import read_property
+from constructive.checker.softmaxes import KNOWN, heads_of, steepness
+from constructive.exact.float_model import FLOAT32
+from constructive.instances.graphs import graph_of
 from constructive.instances.instance import Refutation
-from constructive.instances.network import Head, Network, exact_ball
-from constructive.instances.properties import Box, Linear, Property, text_of
+from constructive.instances.network import Head, Network
+from constructive.instances.properties import Box, Linear, Property, text_of, version_1
 from constructive.support.arrays import Array, Integers, Rebuilt
 from constructive.support.errors import ParameterError
-
-BITS = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,54 +45,6 @@ class Slab:
     heads: tuple[HeadBound, ...]  # one bound for each head
 
 
-class BallHead:
-    """A head and a box in balls; the coefficients of an atom combine the outputs."""
-
-    def __init__(self, head: Head, atom: Linear, box: Box) -> None:
-        wanted = [int(w) for w in atom.coefficients.tolist()]
-        self.values = [
-            sum((Fraction(v) * w for v, w in zip(row, wanted, strict=True)), Fraction(0))
-            for row in head.values.tolist()
-        ]
-        self._rows = head.slopes.tolist()
-        self._offsets = head.offsets.tolist()
-        self._slopes = arb_mat(self._rows)
-        self._ends = list(zip(box.lower.tolist(), box.upper.tolist(), strict=True))
-
-    def exponents(
-        self, bound: HeadBound, direction: list[float], start: Fraction, end: Fraction
-    ) -> arb | None:
-        """Enclose the sum that has to be at most 1 on a slab; None where no weights are given."""
-        c, tokens = bound.bound, len(self.values)
-        high = [i for i in range(tokens) if self.values[i] > c]
-        if not high:
-            return arb(0)
-        given = [int(weight) for weight in bound.weights.tolist()]
-        low = [j for j in range(tokens) if self.values[j] < c and given[j] > 0]
-        whole = sum(given[j] for j in low)
-        if not whole:
-            return None
-        shares = [arb(0)] * tokens
-        for j in low:
-            shares[j] = arb(given[j]) / whole
-        mean = (arb_mat([shares]) * self._slopes).entries()
-        offset = arb(0)
-        for j in low:
-            room = exact_ball(c - self.values[j])
-            offset += shares[j] * (self._offsets[j] + (room / shares[j]).log())
-        total = arb(0)
-        for i in high:
-            tilt = Fraction(bound.tilts[i].item())
-            slope = float(tilt)
-            top = exact_ball(max(tilt * start, tilt * end)) + self._offsets[i] - offset
-            columns = zip(self._rows[i], mean, direction, self._ends, strict=True)
-            for a, other, g, (least, most) in columns:
-                rest = a - other - arb(slope) * g
-                top += (rest * least).max(rest * most)
-            total += exact_ball(self.values[i] - c) * top.exp()
-        return total
-
-
 @dataclass(frozen=True, eq=False)
 class Slabs(Refutation):
     """Slabs that cover the box, with bounds of all heads on each."""
@@ -120,31 +54,6 @@ class Slabs(Refutation):
     atom: int  # the index of the atom that is refuted
     direction: Array  # g (d,)
     slabs: tuple[Slab, ...]  # in order along g
-
-    def margin(self, network: Network, box: Box, atom: Linear) -> float:
-        """Return the least c - sum_h c_h over the slabs, if all of it is proved."""
-        nothing = -float("inf")
-        direction = self.direction.tolist()
-        tokens, heads = network.num_tokens, len(network.heads)
-        if len(direction) != network.input_dim or len(box.lower) != network.input_dim:
-            return nothing
-        at, end = reach(box, direction)
-        margin: Fraction | None = None
-        with working_precision(BITS):
-            balls = [BallHead(head, atom, box) for head in network.heads]
-            for slab in self.slabs:
-                if slab.start > at or slab.start > slab.end or len(slab.heads) != heads:
-                    return nothing
-                at = max(at, slab.end)
-                for ball, bound in zip(balls, slab.heads, strict=True):
-                    if not len(bound.weights) == len(bound.tilts) == tokens:
-                        return nothing
-                    total = ball.exponents(bound, direction, slab.start, slab.end)
-                    if total is None or not total <= 1:
-                        return nothing
-                left = Fraction(atom.threshold) - sum(bound.bound for bound in slab.heads)
-                margin = left if margin is None else min(margin, left)
-        return nothing if margin is None or at < end else lower(margin)
 
     def evidence(self) -> dict[str, Any]:
         """Return the direction and the slabs."""
@@ -178,8 +87,6 @@ def reach(box: Box, direction: list[float]) -> tuple[Fraction, Fraction]:
     return first, last
 
 
-# Search for refutations in floating point. What it finds is proved by `slabs`, or is nothing.
-#
 # Along a direction g the box is cut into slabs, in halves until each has a bound. Heads that depend
 # on g . x alone (*ridges*) are bounded by their values at the ends of a slab, and at the centre if
 # that is within; what is left of the threshold is for the other heads.
@@ -400,8 +307,8 @@ def refute_by_heads(
 ) -> Slabs:
     """Bound each head on the whole box, as if they did not share the input, for an atom.
 
-    The index is that of the atom in its disjunct. The margin of what is returned may be negative:
-    then nothing is refuted.
+    The index is that of the atom in its disjunct. The bounds may be above the threshold: then
+    nothing is refuted.
     """
     heads = [FloatHead.of(head, atom) for head in network.heads]
     bounds = tuple(head.maximum(box, tolerance) for head in heads)
@@ -409,14 +316,12 @@ def refute_by_heads(
     return Slabs(index, np.zeros(network.input_dim), whole)
 
 
-_LARGEST = 700.0  # Exponents up to which `exponential` is one
-_EXPONENTIAL_SLACK = 2.0**-40
-_DOWN = 1.0 - 2.0**-30
-
-
 @dataclass(frozen=True, eq=False)
 class AttentionRanges(Rebuilt):
-    """Proved bounds of the attention of every token of every head, for all inputs of a box."""
+    """Bounds of the attention of every token of every head, for all inputs of a box.
+
+    They are those of Proposition 22.1, as float64 rounds them.
+    """
 
     network: Network  # whose attention it is
     least: Array  # P- (H, n)
@@ -429,16 +334,14 @@ class AttentionRanges(Rebuilt):
         """
         values = np.stack([head.values for head in self.network.heads]) @ coefficients
         above = values[:, np.newaxis, :] - values[:, :, np.newaxis]  # v_i - theta: (H, theta, i)
-        gain = up(np.einsum("hti,hi->ht", np.maximum(above, 0.0), self.most))
+        gain = np.einsum("hti,hi->ht", np.maximum(above, 0.0), self.most)
         loss = np.einsum("hti,hi->ht", np.maximum(-above, 0.0), self.least)
-        loss = np.maximum(loss * _DOWN - TINY, 0.0)
-        sizes = np.abs(values) + gain + loss + np.abs(values).max(axis=1, keepdims=True)
-        bounds: Array = ((gain - loss + values) + 8.0 * UNIT * up(sizes)).min(axis=1)
+        bounds: Array = (gain - loss + values).min(axis=1)
         return bounds
 
     def upper_bound(self, coefficients: Array) -> float:
         """Return an upper bound of w . f over the box."""
-        return math.nextafter(math.fsum(self.upper_bounds(coefficients)), math.inf)
+        return math.fsum(self.upper_bounds(coefficients))
 
 
 @dataclass(frozen=True)
@@ -449,20 +352,13 @@ class Interval(Refutation):
         atom: the index of the atom that is refuted
 
     Example:
-        >>> from constructive.instances.network import Head
-        >>> network = Network((Head([[2.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]]),))
-        >>> round(Interval(0).margin(network, Box([-1.0], [1.0]), Linear([1.0], 1.0)), 6)
-        0.119203
+        >>> Interval(0).document()
+        {'atom': 0, 'kind': 'interval'}
     """
 
     kind = "interval"
 
     atom: int
-
-    def margin(self, network: Network, box: Box, atom: Linear) -> float:
-        """Return c less the bound of w . f."""
-        bound = attention_ranges(network, box).upper_bound(atom.coefficients)
-        return math.nextafter(atom.threshold - bound, -math.inf)
 
 
 def attention_ranges(network: Network, box: Box) -> AttentionRanges:
@@ -473,14 +369,16 @@ def attention_ranges(network: Network, box: Box) -> AttentionRanges:
             witness=len(box.lower),
             suggestion=f"a box of {network.input_dim} inputs",
         )
-    ranges = [_head_ranges(head.slopes, head.offsets, box) for head in network.heads]
-    return ranges_of(network, ranges)
-
-
-def ranges_of(network: Network, logits: Sequence[Array]) -> AttentionRanges:
-    """Bound attention by bounds M of l_j - l_i, (n, n) for each head."""
-    least, most = (np.stack(bounds) for bounds in zip(*map(_attention_ranges, logits), strict=True))
-    return AttentionRanges(network, least, most)
+    least, most = [], []
+    for head in network.heads:
+        steps = head.slopes - head.slopes[:, np.newaxis]  # A_j - A_i: (i, j, d)
+        rises = head.offsets - head.offsets[:, np.newaxis]
+        low = rises + np.minimum(steps * box.lower, steps * box.upper).sum(axis=2)
+        high = rises + np.maximum(steps * box.lower, steps * box.upper).sum(axis=2)
+        with np.errstate(over="ignore"):
+            least.append(1.0 / np.exp(high).sum(axis=1))
+            most.append(1.0 / np.exp(low).sum(axis=1))
+    return AttentionRanges(network, np.stack(least), np.stack(most))
 
 
 def refute(
@@ -502,7 +400,8 @@ def refute(
             return None
         for index, atom in enumerate(atoms):
             slabs = refute_by_heads(network, wanted.box, atom, tolerance=tolerance, index=index)
-            if slabs.margin(network, wanted.box, atom) >= needed:
+            (whole,) = slabs.slabs
+            if Fraction(atom.threshold) - sum(bound.bound for bound in whole.heads) >= needed:
                 return slabs
         return None
 
@@ -515,24 +414,21 @@ def refute(
     return tuple(parts)
 
 
-def _head_ranges(slopes: Array, offsets: Array, box: Box) -> Array:
-    """M of one head."""
-    reach = np.maximum(np.abs(box.lower), np.abs(box.upper))
-    largest = np.empty((len(slopes), len(slopes)))
-    for i, (row, offset) in enumerate(zip(slopes, offsets, strict=True)):
-        steps, rises = slopes - row, offsets - offset  # A_j - A_i: (j, d)
-        sizes = np.abs(rises) + np.abs(steps) @ reach
-        largest[i] = rises + np.maximum(steps * box.lower, steps * box.upper).sum(axis=1)
-        largest[i] += gamma(slopes.shape[1] + 8) * up(sizes)
-    np.fill_diagonal(largest, 0.0)
-    return largest
+def needed_margin(network: Network, wanted: Property, *, beyond: bool = True) -> float:
+    """Return the least margin at which an answer is shipped, the largest over all atoms.
 
-
-def _attention_ranges(largest: Array) -> tuple[Array, Array]:
-    """P- and P+ of one head."""
-    high = up(exponential(np.minimum(largest, _LARGEST)) * (1.0 + _EXPONENTIAL_SLACK))
-    high = np.where(largest <= _LARGEST, high, np.inf)
-    low = exponential(np.minimum(-largest.T, _LARGEST)) * (1.0 - _EXPONENTIAL_SLACK)
-    least = _DOWN / up(high.sum(axis=1))
-    most = np.minimum(up(1.0 / (low.sum(axis=1) * _DOWN)), 1.0)
-    return least, most
+    It is at least twice the bound of rounding, which the checker computes. Scorers accept witnesses
+    slightly outside of the box, so, if `beyond`, it is also `1e-3 + 1e-4 sup |grad f|_1`. It is
+    infinite where nothing is bounded.
+    """
+    asked = read_property(version_1(wanted).encode(), "vnnlib")
+    try:
+        problem = checker.Problem(graph_of(network), asked, KNOWN[FLOAT32.name])
+        conditions = [each for atoms in problem.alternatives for each in atoms]
+        needed = [2 * problem.rounding(each) for each in conditions]
+        if beyond:
+            heads = [heads_of(problem.outputs, each.weights) for each in conditions]
+            needed += [Fraction(1, 1000) + steepness(each) / 10_000 for each in heads]
+    except ValueError:
+        return math.inf
+    return float(max(needed))

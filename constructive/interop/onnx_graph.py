@@ -37,11 +37,20 @@ class Graph:
         self._constants.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
-    def node(self, operator: str, *inputs: str, name: str = "", **attributes: Any) -> str:  # noqa: ANN401 - as onnx takes them
-        """Add a node, and return the name of its only output, which is also its own name."""
-        name = name or f"{operator}_{len(self._nodes)}"
-        self._nodes.append(helper.make_node(operator, inputs, [name], name=name, **attributes))
-        return name
+    def node(
+        self,
+        operator: str,
+        *inputs: str,
+        name: str = "",
+        outputs: Sequence[str] = (),
+        **attributes: Any,  # noqa: ANN401 - as onnx takes them
+    ) -> str:
+        """Add a node, and return the name of its first output, which is also its own name."""
+        outputs = outputs or (name or f"{operator}_{len(self._nodes)}",)
+        self._nodes.append(
+            helper.make_node(operator, inputs, outputs, name=outputs[0], **attributes)
+        )
+        return outputs[0]
 
     def model(
         self, name: str, inputs: Sequence[Value], output: Value, **properties: str

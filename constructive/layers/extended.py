@@ -225,7 +225,7 @@ class ExtendedLayer(HeadShapes):
             dataset: T examples
 
         Raises:
-            DataError: if shapes do not fit the layer, or the data are rational
+            DataError: if shapes do not fit the layer
         """
         return float(self.column_errors(dataset).max())
 

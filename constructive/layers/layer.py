@@ -433,12 +433,6 @@ class AttentionLayer(HeadShapes):
 
     def check_fits(self, dataset: Dataset) -> None:
         """Refuse a dataset that does not fit the layer."""
-        if dataset.queries.dtype == object:
-            raise DataError(
-                "the data are rational, the layer is not",
-                witness=type(dataset).__name__,
-                suggestion="a Dataset, or build_memorizer(..., arithmetic='rational')",
-            )
         self._require_fit(dataset.context_shape, dataset.queries.shape)
         check_targets(dataset, self.target_dim)
 
@@ -449,7 +443,7 @@ class AttentionLayer(HeadShapes):
             dataset: T examples
 
         Raises:
-            DataError: if shapes do not fit the layer, or the data are rational
+            DataError: if shapes do not fit the layer
         """
         return float(self.column_errors(dataset).max())
 

@@ -11,9 +11,7 @@ import numpy.typing as npt
 
 from constructive.data.dataset import Dataset
 from constructive.data.labels import labels_of, require_classes
-from constructive.data.rational import RationalDataset
 from constructive.data.shapes import require_examples
-from constructive.exact.softmax import Fractions
 from constructive.layers.extended import ExtendedLayer, FloatLayer
 from constructive.layers.layer import (
     AttentionLayer,
@@ -22,9 +20,7 @@ from constructive.layers.layer import (
 )
 from constructive.layers.record import (
     BuildRecord,
-    Layer,
     TrainedRecord,
-    floats_of,
     memorizer_sheet,
     read_record,
     require_float_layer,
@@ -67,8 +63,7 @@ class Memorizer(Shown):
     `repr` is one line, `str` a table, which notebooks show.
 
     Attributes:
-        layer: the weights: `AttentionLayer`, or `ExtendedLayer` where the readout has more bits, or
-            `RationalLayer` where all is rational
+        layer: the weights: `AttentionLayer`, or `ExtendedLayer` where the readout has more bits
         record: how they were built, head by head, and the error measured on the data; or where they
             come from (`from_torch`)
 
@@ -77,7 +72,7 @@ class Memorizer(Shown):
         DataError: for a record of more or fewer classes than the layer has outputs
     """
 
-    layer: Layer
+    layer: FloatLayer
     record: BuildRecord | TrainedRecord
 
     def __post_init__(self) -> None:
@@ -97,12 +92,11 @@ class Memorizer(Shown):
         return self.record
 
     @in_three_parts
-    def predict(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array | Fractions:
+    def predict(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array:
         """Evaluate the layer: (T,) if it memorized targets of shape (T,), else (T, d_out).
 
-        Fractions where the layer is rational, else floats. One query without the axis of examples
-        gives one output without it: a number, or (d_out,). `memorizer(contexts, queries)` is the
-        same.
+        One query without the axis of examples gives one output without it: a number, or (d_out,).
+        `memorizer(contexts, queries)` is the same.
 
         Args:
             contexts: (T, n, d) or one shared (n, d), or T arrays (n_i, d) of different lengths;
@@ -110,8 +104,7 @@ class Memorizer(Shown):
             queries: (T, d), or (d,) for one example
 
         Raises:
-            DataError: if the shapes do not fit the layer, and for inputs that a rational layer
-                does not take (`RationalLayer.intermediate`)
+            DataError: if the shapes do not fit the layer
             PrecisionError: if the readout has more bits, and an output cannot be enclosed
 
         Example:
@@ -159,21 +152,21 @@ class Memorizer(Shown):
         return labels_of(self.predict(contexts, queries), self.record.classes)
 
     @in_three_parts
-    def max_error(self, dataset: Dataset | RationalDataset) -> float:
+    def max_error(self, dataset: Dataset) -> float:
         """Return largest `|f(E, e) - y|` over the examples and the entries of their targets.
 
         As the dtype of the weights evaluates it; an upper bound, from balls, where the readout has
-        more bits; 0.0 just where f == y, if the layer is rational.
+        more bits.
 
         Args:
-            dataset: T examples, a `RationalDataset` only if the layer is rational
+            dataset: T examples
 
         Raises:
             ParameterError: for what is not a dataset
             DataError: if the data do not fit the layer
         """
-        require_examples(dataset)
-        return self.layer.max_error(dataset)  # type: ignore[arg-type] # refused there
+        require_examples(dataset, Dataset)
+        return self.layer.max_error(dataset)
 
     def astype(self, dtype: npt.DTypeLike) -> "Memorizer":
         """Return the same memorizer with rounded weights; measure `max_error` anew.
@@ -182,7 +175,7 @@ class Memorizer(Shown):
             dtype: float32 or float64
 
         Raises:
-            ParameterError: for weights that are not floats, or a readout beyond float64; for
+            ParameterError: for a readout beyond float64; for
                 another dtype, and for weights beyond its range
         """
         layer = require_float_layer(self.layer, f"arrays of {dtype_of(dtype)}")
@@ -198,14 +191,10 @@ class Memorizer(Shown):
             path: the file, .safetensors; an old one of that name is replaced
 
         Raises:
-            ParameterError: for rational weights, which are not floats (build them anew from the
-                seed)
             OutputError: where the file cannot be written
         """
         written = json.dumps(dataclasses.asdict(self.record))
-        content = serialized(
-            floats_of(self.layer).tensors, {"format": FORM.name, FORM.key: written}
-        )
+        content = serialized(self.layer.tensors, {"format": FORM.name, FORM.key: written})
         with replacing(path) as file:
             file.write(content)
 
@@ -251,7 +240,7 @@ class Memorizer(Shown):
 
         Raises:
             MissingExtraError: without torch
-            ParameterError: for a readout beyond float64, for rational weights, for shapes that
+            ParameterError: for a readout beyond float64, for shapes that
                 `MultiheadAttention` does not have, and for a dtype that is no `torch.dtype` of
                 real numbers
         """
@@ -305,7 +294,7 @@ class Memorizer(Shown):
 
         Raises:
             MissingExtraError: without onnx
-            ParameterError: for a readout beyond float64 and for rational weights
+            ParameterError: for a readout beyond float64
             OutputError: where the file cannot be written
         """
         layer = require_float_layer(self.layer, "ONNX models")

@@ -6,14 +6,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from constructive.data.labels import Label, require_classes
 from constructive.exact.directed import fixed, percent
 from constructive.exact.float_model import STORAGES
 from constructive.layers.extended import FloatLayer
 from constructive.layers.layer import FLOAT64_BITS, AttentionLayer
-from constructive.layers.rational import RationalLayer
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError, require_known, shown, with_article
 from constructive.support.tables import Sheet, new_table
@@ -24,8 +23,7 @@ from constructive.support.tables import Sheet, new_table
 # readout, up to the rounding of its numbers. `max_error` is 0.0 only where outputs equal targets,
 # as it computes. `in_words` says in what numbers the weights are.
 #
-# `enclose`, `certify` and files are about layers of floats, one array or a sum of several for W_V
-# (`floats_of`):
+# W_V is one array, or a sum of several:
 #
 # - `leading`: the `AttentionLayer` of their floats, which is the layer itself if these are all
 # - `corrections`: arrays (H, d, d_v) of float64 that are added to the W_V of `leading`, exactly
@@ -34,22 +32,7 @@ from constructive.support.tables import Sheet, new_table
 # Exports are of an `AttentionLayer` alone (`require_float_layer`).
 
 
-Layer: TypeAlias = FloatLayer | RationalLayer
-
-
-def floats_of(layer: Layer) -> FloatLayer:
-    """Return a layer of floats as it is. Raises ParameterError for a rational one."""
-    if isinstance(layer, RationalLayer):
-        raise ParameterError(
-            "a rational layer holds Fractions, not floats",
-            witness=type(layer).__name__,
-            suggestion="layer(contexts, queries), whose outputs are exact; the data and the seed, "
-            "which give the same weights again, instead of a file",
-        )
-    return layer
-
-
-def require_float_layer(layer: Layer, purpose: str) -> AttentionLayer:
+def require_float_layer(layer: FloatLayer, purpose: str) -> AttentionLayer:
     """Return a layer of floats as it is. Raises ParameterError, with the purpose, for others."""
     if isinstance(layer, AttentionLayer):
         return layer
@@ -57,7 +40,7 @@ def require_float_layer(layer: Layer, purpose: str) -> AttentionLayer:
     raise ParameterError(
         f"{purpose} hold floats, not the weights of {kind}",
         witness=kind,
-        suggestion="a memorizer built with precision=53 and arithmetic='float'",
+        suggestion="a memorizer built with precision=53",
     )
 
 
@@ -116,9 +99,9 @@ class HeadRecord:
         stop: the one after its last example; `start` where it has none
         sharpness: c, or 0 where the head has no saturating part
         saturated_fraction: measured share of the other examples with at most 1e-6 attention off
-            the top; 0 for rational weights, where it is not measured
+            the top
         rank_reached: estimated (in floats) rank of Z on the examples of this head and those before
-            it; exact for rational weights
+            it
     """
 
     start: int
@@ -134,20 +117,18 @@ class BuildRecord:
 
     Attributes:
         construction: its name, such as "saturated"
-        shared_keys: whether all heads score tokens along one key direction
         num_examples: T
         context_size: n
         capacity: how many examples the theorem promises for these heads, T or more
         seed: of all random choices
-        saturated_fraction: share of the examples off its group on which a head had to saturate; 0
-            for rational weights
+        saturated_fraction: share of the examples off its group on which a head had to saturate
         scalar_targets: whether targets are (T,) rather than (T, d_out)
         condition: estimated condition number of Z, or the largest one of the systems that were
             solved instead of it; NaN where it is not estimated
         max_error: the largest `|f - y|`, as `Memorizer.max_error` evaluates it, unless `own_heads`
         largest_target: the largest size of an entry of the targets
         heads: what each of the H heads did; () where examples do not belong to heads
-        precision: bits of the readout; 53, those of a float64, also for rational weights
+        precision: bits of the readout; 53 are those of a float64
         order: the examples in the order in which heads take them, or () for the order given
         classes: what the d_out outputs stand for, or () where targets are not classes
             (`Dataset.of_classes`)
@@ -163,7 +144,6 @@ class BuildRecord:
     """
 
     construction: str
-    shared_keys: bool
     num_examples: int
     context_size: int
     capacity: int
@@ -186,7 +166,7 @@ class BuildRecord:
 
     constant: ClassVar[bool] = False
 
-    def summary(self, layer: Layer) -> str:
+    def summary(self, layer: FloatLayer) -> str:
         """Describe a memorizer in a line."""
         return (
             f"{self.construction}, T={self.num_examples} of {self.capacity}, "
@@ -198,11 +178,11 @@ class BuildRecord:
     def _error(self) -> str:
         return f"{self.max_error:.1e}" + " (own heads)" * self.own_heads
 
-    def title(self, layer: Layer) -> str:
+    def title(self, layer: FloatLayer) -> str:
         """Return the title of its table."""
         return f"{self.construction} heads, {layer.in_words}"
 
-    def facts(self, layer: Layer) -> Facts:
+    def facts(self, layer: FloatLayer) -> Facts:
         """Return the lines above the heads in its table, as names and texts."""
         bound = f"{self.formula} = {self.capacity} ({self.theorem})"
         if not self.formula:
@@ -241,20 +221,20 @@ class TrainedRecord:
     grouped: ClassVar[bool] = False
     context_size: ClassVar[int] = 0
 
-    def summary(self, layer: Layer) -> str:
+    def summary(self, layer: FloatLayer) -> str:
         """Describe a memorizer in a line."""
         return f"of {with_article(self.source)}, {layer!r}"
 
-    def title(self, layer: Layer) -> str:
+    def title(self, layer: FloatLayer) -> str:
         """Return the title of its table."""
         return f"weights of {with_article(self.source)}, {layer.in_words}"
 
-    def facts(self, layer: Layer) -> Facts:
+    def facts(self, layer: FloatLayer) -> Facts:
         """Return the lines of its table, as names and texts."""
         return (("layer", _sizes(layer, f"H = {layer.num_heads}")),)
 
 
-def _sizes(layer: Layer, heads: str) -> str:
+def _sizes(layer: FloatLayer, heads: str) -> str:
     return (
         f"{heads}, d = {layer.width}, d_h = {layer.head_dim}, {layer.num_parameters:,} parameters"
     )
@@ -270,7 +250,8 @@ def read_record(fields: dict[str, Any]) -> BuildRecord | TrainedRecord:
             raise ValueError("its source is not printable")
         return trained
     fields = {"grouped": fields["construction"] in _GROUPED_BEFORE, **fields}
-    fields.pop("lead", None)  # of files written when labels could be fit
+    for gone in ("lead", "shared_keys"):  # of older files
+        fields.pop(gone, None)
     heads = tuple(_typed(HeadRecord, head) for head in fields.pop("heads"))
     order = tuple(fields.pop("order", ()))
     classes = require_classes(fields.pop("classes", ()))
@@ -333,7 +314,7 @@ def _is_size(
 _HEADINGS = "head", "examples", "sharpness", "saturated", "rank reached (estimate)"
 
 
-def memorizer_sheet(layer: Layer, record: BuildRecord | TrainedRecord) -> Sheet:
+def memorizer_sheet(layer: FloatLayer, record: BuildRecord | TrainedRecord) -> Sheet:
     """Return a few facts of a layer and its record, and a row for each head."""
     table = new_table(*_HEADINGS if record.heads else (), left=())
     for index, head in _abridged(record.heads):

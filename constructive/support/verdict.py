@@ -54,7 +54,7 @@ class Claim:
     It is not a Boolean: ask `proved`.
 
     Attributes:
-            name: "grouping", "rank", "error" or "labels"; "equality" or "size" for sequences;
+        name: "grouping", "rank", "error" or "labels"; "equality" or "size" for sequences;
             "impossible" for an upper bound; "rank", "recites" or "executed" for a decoder
         statement: what is claimed
         verdict: what is known

@@ -13,25 +13,26 @@ to S but not to e modulo p. Then e is not in the rational span of S: otherwise D
 with integers of gcd 1, and modulo p either D != 0, so that e.v = 0, or D = 0, so that S is
 dependent. QED
 
-A certificate carries one v for each head but the first; a random one serves all other queries at
-once with probability 1 - T/p. Where no prime succeeds, the rank of the one matrix in question is
-computed over the rational numbers, which decides.
+What is proposed here is one v for each head but the first; a random one serves all other queries at
+once with probability 1 - T/p. Where the checker sees nothing for the claim, it gets integers that
+show a dependence, if there is one over the rational numbers.
 """
 
-from collections.abc import Callable, Iterable
-from itertools import accumulate, chain, pairwise
+from collections.abc import Iterable
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
+from constructive import checker
 from constructive.data.dataset import Dataset
 from constructive.exact import dyadic, modular
-from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import require_positive
 from constructive.support.verdict import Claim, Verdict, pack
-from constructive.support.work import in_pieces
+from constructive.support.work import report, workers
 
 Groups = tuple[tuple[int, int], ...]  # Groups (start, stop) of examples
+Evidence = dict[str, Any]
 
 
 def group_sizes(num_examples: int, num_heads: int) -> tuple[int, ...]:
@@ -50,178 +51,67 @@ def consecutive(sizes: Iterable[int]) -> Groups:
     return tuple(pairwise([0, *accumulate(sizes)]))
 
 
-STATEMENT = (
-    "all contexts have rank n = {}; the queries of each of {} groups are independent, and no group "
-    "but the first has another query in its span"
-)
-_ATTEMPTS = 8
-_AT_ONCE = 1 << 20  # Products of queries and normals that are held at a time
-_OTHER = "certify the data that the memorizer was built for"
-
-
-class UndecidedError(Exception):
-    """Why the claim cannot be decided, and what to try."""
-
-
-class RefutedError(Exception):
-    """A part of the claim fails: what, and a witness."""
-
-    def __init__(self, detail: str, witness: object) -> None:
-        super().__init__(detail)
-        self.detail = detail
-        self.witness = witness
+_ATTEMPTS = 8  # Random normals that are tried for a group
 
 
 def prove(dataset: Dataset, groups: Groups, rng: np.random.Generator) -> Claim:
     """Prove or refute the claim for groups (start, stop) of consecutive examples."""
-
-    def evidence(prime: int) -> dict[str, Any]:
-        _check_cover(dataset, groups)
-        _check_contexts(dataset, prime, rng)
-        normals = separate(dataset, groups, prime, rng)
-        return _evidence(groups, normals, prime)
-
-    return _claim("grouping", _statement(dataset, groups), evidence)
+    about = checker.layer({}, dataset.arrays, jobs=workers(), tell=report)
+    return judged(dataset, propose(dataset, groups, rng), about)
 
 
-def _claim(name: str, statement: str, evidence: Callable[[int], dict[str, Any]]) -> Claim:
-    """Return a claim by the evidence for a prime, or by the error why there is none."""
+def judged(dataset: Dataset, evidence: Evidence, about: checker.Layer) -> Claim:
+    """Let the checker judge evidence, and what there is against it where it saw nothing for it."""
+    found = checker.verify("grouping", evidence, about)
+    if found.verdict == checker.UNDECIDED and found.witness is not None:
+        evidence |= dependence(dataset, evidence["groups"], found.witness)
+        found = checker.verify("grouping", evidence, about)
+    verdict, proof = Verdict[found.verdict], evidence if found.verdict == checker.PROVED else {}
+    return Claim("grouping", found.statement, verdict, found.detail, found.witness, proof)
+
+
+def propose(dataset: Dataset, groups: Groups, rng: np.random.Generator) -> Evidence:
+    """Return vectors that are orthogonal to the queries of one group alone, modulo a prime."""
     prime = next(modular.safe_primes())
-    try:
-        found = {"prime": prime, **evidence(prime)}
-    except RefutedError as error:
-        return Claim(name, statement, Verdict.REFUTED, error.detail, error.witness)
-    except UndecidedError as error:
-        return Claim(name, statement, Verdict.UNDECIDED, str(error))
-    return Claim(name, statement, Verdict.PROVED, f"modulo p = {prime}", evidence=found)
-
-
-def _evidence(groups: Groups, normals: Array, prime: int) -> dict[str, Any]:
+    queries = modular.residues(dataset.queries, prime)
+    normals = np.zeros((len(groups), dataset.width))
+    for head, (start, stop) in enumerate(groups):
+        for _ in range(_ATTEMPTS if head and start < stop <= len(queries) else 0):
+            free = modular.random_residues(rng, (dataset.width, 1), prime)
+            normals[head] = modular.null_vector(queries[start:stop], prime, free)[1]
+            outside = modular.product(queries, normals[head, :, None].copy(), prime) != 0
+            if np.delete(outside, np.s_[start:stop]).all():
+                break
     return {
+        "prime": prime,
         "groups": [list(group) for group in groups],
         "normals": pack(normals.astype(np.int64) % prime),
     }
 
 
-def _statement(dataset: Dataset, groups: Groups) -> str:
-    return STATEMENT.format(dataset.context_size, len(groups))
-
-
-def separate(dataset: Dataset, groups: Groups, prime: int, rng: np.random.Generator) -> Array:
-    """Find for each group but the first a vector orthogonal modulo p to it alone.
-
-    groups: (start, stop) of consecutive examples
-    """
-    queries = modular.residues(dataset.queries, prime)
-    normals = np.zeros((len(groups), dataset.width))
-    wanted = []
-
-    # All numbers are drawn first: how many are drawn before an error says nothing of threads.
-    drawn = [
-        (head, start, stop, modular.random_residues(rng, (dataset.width, 1), prime))
-        for head, (start, stop) in enumerate(groups)
-        if start != stop
-    ]
-
-    def orthogonal(piece: tuple[int, int, int, Array]) -> tuple[int, int, int, int, Array]:
-        head, start, stop, free = piece
-        return head, start, stop, *modular.null_vector(queries[start:stop], prime, free)
-
-    operations = float(sum((stop - start) ** 2 for start, stop in groups)) * dataset.width
-    for head, start, stop, rank, normal in in_pieces(orthogonal, drawn, operations):
-        if rank != stop - start:
-            _check_independent(dataset, start, stop)
-        if head > 0:
-            normals[head] = normal
-            wanted.append(head)
-    for some in (wanted[part] for part in row_chunks(len(wanted), len(queries), _AT_ONCE)):
-        outside = modular.product(queries, normals[some].T.copy(), prime) != 0
-        for head, column in zip(some, outside.T, strict=True):
-            start, stop = groups[head]
-            others = np.delete(np.arange(len(queries)), np.s_[start:stop])
-            if not column[others].all():
-                null = modular.null_vectors(queries[start:stop], prime)
-                normals[head] = _normal(dataset, queries, (start, stop), others, null, prime, rng)
-    return normals
-
-
-def _check_cover(dataset: Dataset, groups: Groups) -> None:
-    """Groups of at most n, then n - 1 examples, which are all of the examples.
-
-    Others are not groups of these data. The claim does not say so, so nothing is refuted.
-    """
-    require_cover(dataset, groups)
-    for head, (start, stop) in enumerate(groups):
-        if stop - start > max(dataset.context_size - (head > 0), 1):
-            raise UndecidedError(f"the group of head {head} has {stop - start} examples; {_OTHER}")
-
-
-def require_cover(dataset: Dataset, groups: Groups) -> None:
-    """Raise UndecidedError unless the groups are all of the examples, one after the other."""
-    ends = [0, *(stop for _, stop in groups)]
-    if [start for start, _ in groups] != ends[:-1] or ends[-1] != dataset.num_examples:
-        raise UndecidedError(
-            f"the groups cover {ends[-1]} of {dataset.num_examples} examples; {_OTHER}"
-        )
-
-
-def _check_contexts(dataset: Dataset, prime: int, rng: np.random.Generator) -> None:
-    exponent = modular.least_exponent(dataset.contexts)
-    if dataset.context_size > dataset.width:
-        raise RefutedError("contexts have more tokens than dimensions", dataset.context_size)
-    mixing = modular.random_residues(rng, (dataset.width, dataset.context_size), prime)
-
-    def tried(piece: tuple[slice, Array]) -> list[tuple[int, Array]]:
-        rows, contexts = piece
-        residues = modular.residues(contexts, prime, exponent)
-        proved = modular.full_row_rank(residues, prime, mixing)
-        return [(rows.start + i, contexts[i]) for i in np.flatnonzero(~proved).tolist()]
-
-    operations = float(dataset.contexts.size) * dataset.context_size**2
-    doubtful = chain.from_iterable(in_pieces(tried, dataset.context_chunks(), operations))
-    for example, context in list(doubtful):  # all pieces are looked at, whatever is found
-        if modular.rank(modular.residues(context, prime, exponent), prime) < len(context):
-            rank = dyadic.rank(context)
-            if rank < len(context):
-                raise RefutedError(f"the context of example {example} has rank {rank}", example)
-            raise UndecidedError(f"a context has rank n, but not modulo p = {prime}")
-
-
-def _check_independent(dataset: Dataset, start: int, stop: int) -> None:
-    rank = dyadic.rank(dataset.queries[start:stop])
-    if rank < stop - start:
-        members = tuple(range(start, stop))
-        raise RefutedError(
-            f"the queries of examples {start} to {stop - 1}, one group, have rank {rank}", members
-        )
-    raise UndecidedError("a group of queries is independent, but not modulo p; another prime")
-
-
-def _normal(
-    dataset: Dataset,
-    queries: Array,
-    group: tuple[int, int],
-    others: Integers,
-    null: Array,
-    prime: int,
-    rng: np.random.Generator,
-) -> Array:
-    """Return a vector orthogonal modulo p to the group and to none of the others."""
-    start, stop = group
-    outside = queries[others]
-    for _ in range(_ATTEMPTS):
-        if null.shape[1] == 0:
-            break
-        mixing = modular.random_residues(rng, (null.shape[1], 1), prime, least=1)
-        normal = modular.product(null, mixing, prime)
-        if modular.product(outside, normal, prime).all():
-            return normal[:, 0]
-    orthogonal = ~modular.product(outside, null, prime).any(axis=1)
-    for example in others[orthogonal].tolist():
-        members = [*range(start, stop), example]
-        if dyadic.rank(dataset.queries[members]) == stop - start:
-            raise RefutedError(
-                f"query {example} is in the span of the queries {start} to {stop - 1} of a group",
-                (example, group),
-            )
-    raise UndecidedError("a query is in the span of a group modulo p only; another prime")
+def dependence(dataset: Dataset, groups: list[list[int]], place: tuple[str, int]) -> Evidence:
+    """Return tokens of a context, or queries, that are dependent, with integers; or nothing."""
+    of, at = place
+    if of == "contexts":
+        rows, members = dataset.contexts if dataset.shared_context else dataset.contexts[at], [at]
+        found = dyadic.dependency(rows)
+    else:
+        start, stop = groups[at]
+        own, others = [*range(start, stop)], [*range(start), *range(stop, len(dataset.queries))]
+        found, members = None, own
+        for more in [[], *([other] for other in (others if of == "span" else []))]:
+            tried = [*own, *more]
+            if dyadic.rank(dataset.queries[tried]) < len(tried):
+                found = dyadic.dependency(dataset.queries[tried])
+                members = [tried[row] for row in found.rows] if found else []
+                break
+        rows = dataset.queries[members]
+    if found is None:
+        return {}
+    unit = np.lcm.reduce([c.denominator for c in found.coefficients], dtype=object)
+    whole = [int(c * unit) for c in found.coefficients]
+    if of == "contexts":
+        vector = dict(zip(found.rows, whole, strict=True))
+        whole = [vector.get(row, 0) for row in range(len(rows))]
+    examples = [int(member) for member in members]
+    return {"dependence": {"of": of, "examples": examples, "vector": [hex(x) for x in whole]}}

@@ -284,15 +284,6 @@ def test_a_record_of_nonsense_proves_nothing(many, paired):
         assert certificate.format == "constructive certificate 1"
 
 
-def test_data_which_do_not_fit_a_rational_layer():
-    many = generators.integers(num_examples=3, context_size=2, width=3)
-    layer = build_memorizer(many, num_heads=2, arithmetic="rational").layer
-    layer.check_fits(many)
-    wide = Dataset(np.ones((2, 4)), np.ones((3, 4)), np.zeros(3))
-    with pytest.raises(ValueError, match="queries have d=4, the layer d=3"):
-        layer.check_fits(wide)
-
-
 def test_many_paired_examples_have_no_other_claim_beside_the_rank(many):
     """Certificates of pairs have no place for `labels`, and others take a T x T matrix."""
     index = np.arange(many.num_examples) % 2
@@ -310,3 +301,24 @@ def test_many_paired_examples_have_no_other_claim_beside_the_rank(many):
     alone = certify(memorizer, many, claims=["rank", "error"])
     assert alone.format == "constructive paired certificate 1"
     assert alone.proved
+
+
+def test_a_certificate_says_which_file_is_another_one():
+    data = generators.uniform(num_examples=7, context_size=3, width=5, seed=0)
+    memorizer = build_memorizer(data, num_heads=3)
+    certificate = certify(memorizer, data, claims=["error"])
+    other = {"num_examples": 6, "context_size": 3, "width": 4}
+    rounded = Dataset(data.contexts.astype("f4"), data.queries, data.targets)
+    for weights, examples, words in (
+        (build_memorizer(data, num_heads=3, seed=1), data, "weights: other numbers"),
+        (build_memorizer(data, num_heads=4), data, "weights: W_Q are [3, 5, 3] there and [4, 5"),
+        (memorizer, Dataset(data.contexts, data.queries, -data.targets), "data: other numbers"),
+        (
+            memorizer,
+            generators.uniform(**other),
+            "data: contexts are [7, 3, 5] there and [6, 3, 4]",
+        ),
+        (memorizer, rounded, "data: other types or shapes of contexts than"),
+    ):
+        report = str(check(certificate, weights, examples))
+        assert f"NOT PROVED: the certificate is about other {words}" in report

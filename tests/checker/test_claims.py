@@ -26,9 +26,10 @@ from constructive import (
     generators,
 )
 from constructive import checker as judge
-from constructive.certificates.claims import layers, rank
+from constructive.certificates.claims import rank
 from constructive.certificates.claims.kind import CertifyOptions
 from constructive.exact import modular
+from constructive.theory import grouping
 
 PROVED, REFUTED, UNDECIDED = Verdict.PROVED, Verdict.REFUTED, Verdict.UNDECIDED
 
@@ -52,18 +53,13 @@ def grouped(contexts=FULL, queries=QUERIES, groups=GROUPS):
     data = data_of(contexts, queries)
     weights = {name: np.zeros((len(groups), 3, 1)) for name in ("W_Q", "W_K", "W_V")}
     weights |= {"W_O": np.zeros((len(groups), 1)), "W_D": np.zeros((1, 1))}
-    about = judge.layer(weights, data.arrays)
-    given = layers.grouping(data, [list(group) for group in groups], np.random.default_rng(0))
-    found = judge.verify("grouping", given, about)
-    if found.verdict == "UNDECIDED" and found.witness is not None:
-        given |= layers.GROUPING.refute(data, given, found.witness)
-        found = judge.verify("grouping", given, about)
-    return found, given
+    given = grouping.propose(data, groups, np.random.default_rng(0))
+    return grouping.judged(data, given, judge.layer(weights, data.arrays)), given
 
 
 def test_groups_which_are_as_they_should_be():
     found, given = grouped()
-    assert found.verdict == "PROVED"
+    assert found.verdict is PROVED
     assert given["groups"] == [[0, 2], [2, 2], [2, 4]]
     normals = np.frombuffer(base64.b64decode(given["normals"]), "<u4")
     products = np.array(QUERIES).astype(np.int64) @ normals.reshape(3, 3)[2].astype(np.int64)
@@ -116,7 +112,7 @@ GROUPED = {
 def test_groups(name):
     given, verdict, witness = GROUPED[name]
     found, _ = grouped(**given)
-    assert found.verdict == verdict.name
+    assert found.verdict is verdict
     assert verdict is not REFUTED or found.witness == witness
 
 

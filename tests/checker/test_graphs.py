@@ -22,7 +22,6 @@ from constructive.instances import Atom, Box, Head, Network, Property
 from constructive.instances.graphs import written
 from constructive.instances.network import LEAD, Rectified, Stacked
 from constructive.instances.properties import version_1, version_2
-from constructive.instances.rounding import output_rounding
 
 BASE = network()
 FIRST = ((Atom([1.0, 0.0], 0.0),),)
@@ -172,16 +171,16 @@ def floats(name, *shape):
 
 REFUSED = {
     "domain": (with_fields(node("Softmax"), domain="com.microsoft"), "domain"),
-    "opset": (with_fields(lambda m: m.opset_import[0], version=12), "opset 13"),
+    "opset": (with_fields(lambda m: m.opset_import[0], version=12), "one opset"),
     "version": (with_fields(lambda m: m, ir_version=3), "version"),
     "axis": (attribute("Softmax", "axis", 0), "another axis"),
     "attribute": (attribute("Softmax", "temperature", 2), "not understood"),
-    "axes": (attribute("Softmax", "axis", [1]), "field"),
+    "axes": (attribute("Softmax", "axis", [1]), "another axis"),
     "transA": (attribute("Gemm", "transA", 1), "not understood"),
     "axis twice": (second_axis, "given twice"),
-    "attribute of a float": (typed_as_float, "not an integer"),
-    "attribute of nothing": (without_value, "not an integer"),
-    "float64": (edited("V0", np.float64), "not float32"),
+    "attribute of a float": (typed_as_float, "not a number"),
+    "attribute of nothing": (without_value, "not a number"),
+    "float64": (edited("V0", np.float64), "neither float32"),
     "NaN": (edited("V0", with_first(np.nan)), "not finite"),
     "external": (external, "field"),
     "sparse": (lambda m: m.graph.sparse_initializer.add(), "field"),
@@ -401,7 +400,6 @@ def test_evaluations_are_within_the_bound(checker, seed, dims, size):
     for x in random.uniform(-1, 1, (4, dims)).astype(FLOAT):
         exact = made(x[None])[0]
         assert (np.abs(evaluated(made, x, random) - exact) <= bound + 1e-12).all()
-    assert (bound < 2 * output_rounding(made, unit_box(dims)) + 1e-9).all()
 
 
 def computed(made, points):
@@ -502,8 +500,6 @@ def test_two_layers_are_the_second_of_a_shifted_input(checker, seed):
 def test_a_layer_that_is_not_saturated_is_refused(checker, lead):
     with refused("not saturated"):
         problem(checker, written(stacked(lead)), unit_box(), ABOVE)
-    network = stacked(lead)
-    assert network.error(unit_box()) == np.inf
 
 
 @pytest.mark.parametrize("lead", [129.875, 130.0])
@@ -566,7 +562,7 @@ def test_a_readout_is_the_largest_of_its_pieces(checker, seed):
     network = rectified(seed)
     read = problem(checker, written(network), unit_box(), ABOVE)
     assert len(read.alternatives) == 15
-    heads, pieces, _ = network.reduced(Property(unit_box(), ABOVE))
+    heads, pieces = network.reduced(Property(unit_box(), ABOVE))
     for (ours,), (theirs,) in zip(pieces.disjuncts, read.alternatives, strict=True):
         assert float(theirs.threshold) == ours.threshold
         assert dict(theirs.weights) == dict(enumerate(ours.coefficients))
@@ -727,7 +723,7 @@ NO_PROPERTY = {
     "strict": (Y, "(assert (> Y_0 0.5))"),
     "not": (Y, "(assert (not (>= Y_0 0.5)))"),
     "sum": (Y, "(assert (>= (+ Y_0 Y_1) 0.5))"),
-    "number first": (Y, "(assert (<= 0.5 Y_0))"),
+    "numbers alone": (Y, "(assert (<= 0.5 0.75))"),
     "input and output": (Y, "(assert (>= Y_0 X_0))"),
     "output and input": (Y, "(assert (>= X_0 Y_0))"),
     "the same": (Y, "(assert (>= Y_0 Y_0))"),

@@ -9,10 +9,10 @@ import pytest
 from checker_parts import network, problem, refused, unit_box
 from hypothesis import given
 from hypothesis import strategies as st
+from network_balls import enclosed, slack
 
 from constructive.instances import Atom, Box, Head, Network, Property
 from constructive.instances.graphs import written
-from constructive.instances.instance import Witness
 from constructive.instances.properties import text_of as text
 
 ONE = ((0, 1),)
@@ -263,8 +263,8 @@ def test_values_at_a_point(checker, seed, dims):
     point = points(box, 1, seed)[0].astype(np.float32)
     least = checker.softmaxes.least_at(heads, ends, checker.operators.integers(point))
     atom = Atom([1.0, -1.0], 0.0)
-    ball = Witness(tuple(map(Fraction, point.tolist()))).margin(made, Property(box, ((atom,),)))
-    assert abs(float(least) - ball) < 1e-12
+    exact = slack(Property(box, ((atom,),)), enclosed(made, point.tolist()))
+    assert abs(float(least) - exact) < 1e-12
 
 
 def test_exponentials_of_all_sizes(checker):

@@ -23,9 +23,7 @@ from constructive import (
 from constructive.constructions import NAMES
 from constructive.constructions.build import CONSTRUCTIONS
 from constructive.constructions.construction import (
-    FLOAT,
     LENGTHS,
-    RATIONAL,
     USUAL,
     Built,
     Construction,
@@ -116,8 +114,7 @@ def check_facts(problem):
     assert all(text.isprintable() and text for text in (known.name, known.formula, known.theorem))
     assert known.theorem in str(explain(shapes(1), **problem.asked))
     every = USUAL | {LENGTHS}
-    assert set(known.options) <= {FLOAT, RATIONAL}
-    assert all(names <= every for names in known.options.values())
+    assert known.options <= every
 
 
 def check_plans(problem):
@@ -172,7 +169,7 @@ def check_seed(problem):
 
 def check_options(problem, folder):
     """What is listed works, and what is not is refused."""
-    takes, total = problem.known.options[FLOAT], min(problem.holds, 7)
+    takes, total = problem.known.options, min(problem.holds, 7)
     data = generators.integers(num_examples=total, context_size=SIZE, width=WIDTH)
     rng = np.random.default_rng(0)
     data = Dataset(data.contexts, data.queries, rng.standard_normal((total, OUTPUTS)))
@@ -184,31 +181,15 @@ def check_options(problem, folder):
         else:
             with pytest.raises(ParameterError):
                 problem.build(data, **given)
-    check_rational(problem)
 
 
 OPTIONS = {
-    "shared_keys": ({"shared_keys": lambda _: True}, lambda built, _: built.record.shared_keys),
     "saturated_fraction": (
         {"saturated_fraction": lambda _: 0.5},
         lambda built, _: built.record.saturated_fraction in (0.0, 0.5),
     ),
     "precision": ({"precision": lambda _: 120}, lambda built, _: built.layer.precision == 120),
 }
-
-
-def check_rational(problem):
-    data = generators.integers(num_examples=3, context_size=SIZE, width=WIDTH)
-    asked = {"arithmetic": "rational", "num_heads": 2, "construction": problem.known.name}
-    if RATIONAL not in problem.known.options:
-        with pytest.raises(ParameterError, match="rational"):
-            build_memorizer(data, **asked)
-        return
-    exact = build_memorizer(data, **asked)
-    assert exact.max_error(data) == 0.0
-    assert (exact.predict(data.contexts, data.queries) == data.targets).all()
-    with pytest.raises(ParameterError, match="shared_keys"):
-        build_memorizer(data, **asked, shared_keys=True)
 
 
 def check_refusals(problem):
@@ -238,7 +219,7 @@ def check_lengths(problem):
     whole = problem.data(4)
     contexts = [tokens[: 1 + index % SIZE] for index, tokens in enumerate(whole.contexts)]
     data = Dataset(contexts, whole.queries, whole.targets)
-    if LENGTHS not in problem.known.options[FLOAT]:
+    if LENGTHS not in problem.known.options:
         for run in (problem.build, lambda data: explain(data, **problem.asked).plan):
             with pytest.raises(ParameterError, match=LENGTHS):
                 run(data)
@@ -268,7 +249,7 @@ def check_files_and_proof(problem, folder):
 # The laws on all constructions and on a toy, and liars.
 
 
-TAKES = {FLOAT: frozenset({"value_dim=", "precision="})}
+TAKES = frozenset({"value_dim=", "precision="})
 
 
 class Toy(Construction):
@@ -383,7 +364,7 @@ def toy(kind=Toy, **changes):
 
 
 def taking(option):
-    return toy(options={FLOAT: TAKES[FLOAT] | {option}})
+    return toy(options=TAKES | {option})
 
 
 LIES = [
@@ -395,8 +376,6 @@ LIES = [
     ("refused", toy(name="other")),
     ("check_facts", toy(theorem="")),
     ("check_facts", taking("magic=")),
-    ("check_options", taking("shared_keys=")),
-    ("check_rational", toy(options={**TAKES, "rational": TAKES[FLOAT]})),
 ]
 
 

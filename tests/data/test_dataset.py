@@ -6,7 +6,6 @@ import json
 import pickle
 import tempfile
 import warnings
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -575,17 +574,11 @@ def test_labels_come_back_from_files(inputs, labels, tmp_path):
     assert memorizer.predict_labels(inputs[0][2], inputs[1][2]) == labels[2]
 
 
-def test_labels_of_rational_weights_and_of_more_bits():
+def test_labels_of_readouts_of_more_bits():
     small = generators.integers(num_examples=5, context_size=3, width=4, seed=1)
     labelled = Dataset.of_classes(small.contexts, small.queries, LABELS[:5])
-    for options in ({"arithmetic": "rational"}, {"precision": 106}):
-        memorizer = build_memorizer(labelled, num_heads=2, **options)
-        assert memorizer.predict_labels(labelled.contexts, labelled.queries).tolist() == LABELS[:5]
-    rational = build_memorizer(labelled, num_heads=2, arithmetic="rational")
-    for query in (labelled.queries[0], labelled.queries[0].tolist()):
-        outputs = rational(labelled.contexts[0], query)
-        assert all(isinstance(x, Fraction) for x in outputs)
-        assert (outputs == labelled.targets[0]).all()
+    memorizer = build_memorizer(labelled, num_heads=2, precision=106)
+    assert memorizer.predict_labels(labelled.contexts, labelled.queries).tolist() == LABELS[:5]
 
 
 def test_numbers_have_no_labels(inputs):

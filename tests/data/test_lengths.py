@@ -15,6 +15,7 @@ from constructive import (
     ParameterError,
     assumptions,
     build_memorizer,
+    build_rational,
     certify,
     check,
     explain,
@@ -231,7 +232,7 @@ def test_heads_are_as_few_as_contexts_allow(data):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"shared_keys": True}, {"head_dim": 3}, {"precision": 106}, {"value_dim": 3}],
+    [{}, {"head_dim": 3}, {"precision": 106}, {"value_dim": 3}],
     ids=str,
 )
 def test_certificates_are_checked(parts, options):
@@ -253,7 +254,7 @@ REFUSED = {
     "saturated": lambda data: build_memorizer(data, construction="saturated"),
     "rank one": lambda data: build_memorizer(data, construction="rank_one"),
     "paired": lambda data: build_memorizer(data, construction="paired"),
-    "rational": lambda data: build_memorizer(data, arithmetic="rational"),
+    "rational": lambda data: build_rational(data, num_heads=9),
     "assumptions": assumptions.check,
     "mixing": token_mixing,
     "upper bound": lambda data: upper_bound_certificate(data, 1),

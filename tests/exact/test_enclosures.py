@@ -11,7 +11,6 @@ from flint import arb
 from hypothesis import given, settings
 
 from constructive import (
-    AssumptionError,
     CapacityError,
     DataError,
     Dataset,
@@ -21,6 +20,7 @@ from constructive import (
     PrecisionError,
     RationalDataset,
     build_memorizer,
+    build_rational,
     certify,
     generators,
     strategies,
@@ -228,15 +228,12 @@ def test_refusals():
 @given(strategies.memorizable())
 def test_every_target_is_reproduced_exactly(problem):
     data = problem.dataset
-    sizes = {"num_heads": problem.num_heads, "head_dim": problem.head_dim}
-    memorizer = build_memorizer(
-        data, **sizes, construction=problem.construction, arithmetic="rational"
-    )
-    found = memorizer.predict(data.contexts, data.queries)
-    assert found.shape == data.targets.shape
+    layer = build_rational(data, num_heads=problem.num_heads)
+    found = layer(data.contexts, data.queries)
+    assert found.shape == data.target_matrix.shape
     assert all(isinstance(x, Fraction) for x in found.ravel())
-    assert (found == data.targets).all()
-    assert memorizer.max_error(data) == memorizer.record.max_error == 0.0
+    assert (found == data.target_matrix).all()
+    assert layer.max_error(data) == 0.0
 
 
 def test_fractions_are_memorized_as_fractions():
@@ -244,62 +241,45 @@ def test_fractions_are_memorized_as_fractions():
     data = RationalDataset(
         [[third, 0], [third, 1]], [[1, Fraction(1, 5)], [0, 1], [1, 1]], [third, Fraction(-2, 7), 0]
     )
-    memorizer = build_memorizer(data, num_heads=2, arithmetic="rational")
-    assert memorizer.predict(data.contexts, data.queries).tolist() == [third, Fraction(-2, 7), 0]
-    assert "rational weights" in str(memorizer)
-    assert repr(memorizer.layer) == "RationalLayer(H=2, d=2, d_h=2, d_out=1)"
+    layer = build_rational(data, num_heads=2, head_dim=2)
+    outputs = layer(data.contexts, data.queries)
+    assert outputs[:, 0].tolist() == [third, Fraction(-2, 7), 0]
+    assert repr(layer) == "RationalLayer(H=2, d=2, d_h=2, d_out=1)"
 
 
 def test_equality_fails_for_other_targets():
     data = generators.integers(num_examples=3, context_size=2, width=3)
-    memorizer = build_memorizer(data, num_heads=2, arithmetic="rational")
+    layer = build_rational(data, num_heads=2)
     moved = data.targets.copy()
     moved[np.flatnonzero(moved == 0)[0]] = 2.0**-1074
     other = Dataset(data.contexts, data.queries, moved)
-    assert memorizer.max_error(other) == 2.0**-1074
-    wide = Dataset(data.contexts, data.queries, np.zeros((3, 2)))
-    with pytest.raises(DataError, match="d_out=2, the layer 1"):
-        memorizer.max_error(wide)
+    assert layer.max_error(other) == 2.0**-1074
+    for wrong, words in (
+        (Dataset(data.contexts, data.queries, np.zeros((3, 2))), "d_out=2, the layer 1"),
+        (Dataset(np.ones((2, 4)), np.ones((3, 4)), np.zeros(3)), "queries have d=4, the layer d=3"),
+    ):
+        with pytest.raises(DataError, match=words):
+            layer.max_error(wrong)
 
 
 def test_rational_refusals():
-    data = generators.integers(num_examples=3, context_size=2, width=3)
+    data = generators.integers(num_examples=4, context_size=2, width=3)
     with pytest.raises(CapacityError):
-        build_memorizer(data, num_heads=1, arithmetic="rational")
-    with pytest.raises(ParameterError, match="unknown arithmetic='exact'"):
-        build_memorizer(data, num_heads=2, arithmetic="exact")
+        build_rational(data, num_heads=1)
+    with pytest.raises(ParameterError, match="num_heads=0"):
+        build_rational(data, num_heads=0)
+    same = data.take([0, 1, 2, 0])
+    with pytest.raises(PrecisionError, match="gave Z rank T=4 in 24 attempts"):
+        build_rational(same, num_heads=3)
     exact = RationalDataset(data.contexts, data.queries, data.targets)
-    with pytest.raises(ParameterError, match="the data are rational"):
+    with pytest.raises(ParameterError, match="not a Dataset"):
         build_memorizer(exact, num_heads=2)
     floats = generators.uniform(num_examples=3, context_size=2, width=3)
     with pytest.raises(PrecisionError, match=r"logits of [0-9]+ ln 2") as caught:
-        build_memorizer(floats, num_heads=2, arithmetic="rational")
+        build_rational(floats, num_heads=2)
     assert "small integers" in caught.value.suggestion
-    memorizer = build_memorizer(data, num_heads=2, arithmetic="rational")
-    with pytest.raises(ParameterError, match="needs no certificate"):
-        certify(memorizer, data)
-    with pytest.raises(ParameterError, match="holds Fractions, not floats"):
-        memorizer.save("never.safetensors")
+    layer = build_rational(data, num_heads=3)
     with pytest.raises(DataError, match="not rational numbers"):
         RationalDataset([[["x"]]], [[1]], [1])
     with pytest.raises(DataError, match=r"is [0-9/-]+ ln 2"):
-        memorizer.predict(data.contexts, data.queries / 2**20)
-    floating = build_memorizer(data, num_heads=2)
-    with pytest.raises(DataError, match="the layer is not"):
-        floating.max_error(exact)
-
-
-def test_violated_assumptions_are_decided_exactly():
-    with pytest.raises(AssumptionError, match="context of example 1 has rank 1") as caught:
-        build_memorizer(
-            RationalDataset([[[1, 0], [0, 1]], [[1, 2], [2, 4]]], [[1, 0], [0, 1]], [1, 2]),
-            num_heads=2,
-            arithmetic="rational",
-        )
-    assert caught.value.witness == 1
-    with pytest.raises(AssumptionError, match="one group, are dependent"):
-        build_memorizer(
-            RationalDataset([[1, 0], [0, 1]], [[1, 2], [2, 4]], [1, 2]),
-            num_heads=1,
-            arithmetic="rational",
-        )
+        layer(data.contexts, data.queries / 2**20)

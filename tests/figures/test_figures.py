@@ -18,7 +18,15 @@ from constructive import (
     generators,
 )
 from constructive.data.samples import random_attention_layer, sinusoidal_positions
-from constructive.figures import capacity, decoders, drawing, gallery, saturation, sequences
+from constructive.figures import (
+    capacity,
+    decoders,
+    drawing,
+    gallery,
+    memorized,
+    saturation,
+    sequences,
+)
 from constructive.figures.gallery import figures
 from constructive.figures.real_data import digits, text
 from constructive.theory.assumptions import dependent_share
@@ -39,10 +47,18 @@ PANELS = (
     "heads H", "tokens n", "width d", "head dimension d_h", "H = 3, n = d_h = 4", "examples T",
     "Theorem 1: H(min(n, d_h) - 1) + 1", "Theorem 2: H(n - 1) + 1",
     "c(E; H): the most for fixed heads", "proved: rank of Z", "built: Theorem 1",
+    "free heads, at least", "free heads, at most: c_1",
 )  # fmt: skip
 
 
 LAWS = {
+    "memorized": ("Memorized", {
+        "width": 6, "tokens": 3, "heads": 2, "many_heads": 3, "built": (((2, 3, 6),), ((2, 3, 6),)),
+        "swept": ((1, 2, 4), (2, 3), (1, 3, 6)),
+    }, (
+        "free heads, at most: c_1", "free heads, at least", "fixed heads: c(E; H)", "Theorem 1",
+        "built: tangent heads", "one context, n = 3", "own contexts, H = 3, n = 3",
+    )),
     "kruskal-rank": ("Figure 1: ", SUBSETS, (*CURVES, "after attention, rank in float32")),
     "capacity": ("Figures 2 and 5: ", SIZES, PANELS),
     "saturation": ("Figure 3: ", {}, (
@@ -177,8 +193,8 @@ def test_attention_off_the_top():
 @pytest.mark.parametrize(
     ("shared", "size", "head_dim", "totals"),
     [
-        (False, 4, 4, [10, 10, 16, 18]),
-        (False, 4, 1, [1, 10, 16, 18]),  # only Theorem 1 asks for more than d_h = 1
+        (False, 4, 4, [10, 10, 18]),
+        (False, 4, 1, [1, 10, 18]),  # only Theorem 1 asks for more than d_h = 1
         (False, 1, 1, [1, 1, 6]),
         (True, 4, 4, [10]),
     ],
@@ -188,6 +204,12 @@ def test_built_weights_carry_both_tasks(shared, size, head_dim, totals):
     assert [point[name] for name in point if name.startswith("built")] == totals
     exact = "proved: rank of Z", "c(E; H): the most for fixed heads"
     assert [point[name] for name in exact] == [max(totals)] * 2
+
+
+def test_built_tangent_heads_return_their_targets():
+    sizes, proved = (2, 3, 3), memorized.proved((2, 3, 3), 6, shared=False)
+    assert memorized.built_at(sizes, 6, shared=False) == int(0.8 * proved["free heads, at least"])
+    assert list(proved.values()) == sorted(proved.values(), reverse=True)
 
 
 def test_what_floats_cannot_carry_does_not_count_as_built():

@@ -93,7 +93,7 @@ def test_liars_are_caught(liar, reason):
 
 def test_an_answer_without_its_proof_is_refused():
     twins = planted(dim=3, scale=32.0)
-    with pytest.raises(ParameterError, match="not one of unsat"):
+    with pytest.raises(ParameterError, match="no proof that it is unsat"):
         replace(twins.sat, answer=Answer.UNSAT)
     with pytest.raises(ParameterError, match="no proof"):
         replace(twins.sat, property=twins.unsat.property)
@@ -123,7 +123,6 @@ def test_a_margin_below_the_rounding_is_refused():
     atom = twins.sat.property.disjuncts[0][0]
     close = float(np.float32(atom.threshold + 0.05 - 1e-5))
     near = Property(twins.sat.property.box, ((Atom([1.0], close),),))
-    assert twins.sat.proof.margin(twins.sat.network, near) > 0.0
     with pytest.raises(ParameterError, match="twice"):
         replace(twins.sat, property=near)
     with pytest.raises(ParameterError, match="too small"):

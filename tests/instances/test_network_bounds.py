@@ -10,19 +10,25 @@ from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from instance_parts import drawn_network, float32, points_of
+from network_balls import enclosed
 
 from constructive import ParameterError
-from constructive.instances import Answer, Atom, Box, Head, Network, Property, make, planted
-from constructive.instances.refutations import (
-    BallHead,
-    FloatHead,
-    HeadBound,
-    Slab,
-    Slabs,
-    attention_ranges,
-    reach,
+from constructive.instances import (
+    Answer,
+    Atom,
+    Box,
+    Head,
+    Network,
+    Property,
+    Refutations,
+    make,
+    planted,
 )
-from constructive.instances.rounding import gradient_bound, output_rounding
+from constructive.instances.refutations import (
+    FloatHead,
+    attention_ranges,
+    needed_margin,
+)
 
 
 @st.composite
@@ -48,36 +54,6 @@ def unit_box(network):
     return Box(-size, size)
 
 
-@given(
-    softmax_networks(max_heads=1, largest=6),
-    st.lists(st.integers(0, 9), min_size=4, max_size=4),
-    st.lists(st.integers(-40, 40), min_size=4, max_size=4),
-    st.lists(st.integers(-3, 3), min_size=3, max_size=3),
-    st.integers(-40, 40),
-    st.floats(0.0, 1.0),
-)
-def test_any_weights_and_tilts_are_a_proof(network, weights, tilts, direction, bound, share):
-    """Whatever they are: where the sum is at most 1, no point of the slab is above the bound."""
-    box, (head,) = unit_box(network), network.heads
-    direction = [float(g) for g in direction[: network.input_dim]]
-    first, last = reach(box, direction)
-    middle = first + Fraction(share) * (last - first)
-    tokens = network.num_tokens
-    given_bound = HeadBound(
-        Fraction(bound, 8),
-        np.array(weights[:tokens], np.int64),
-        np.array(tilts[:tokens], np.float64) / 4.0,
-    )
-    ball = BallHead(head, Atom([1.0], 0.0), box)
-    points = points_of(box, np.random.default_rng(0))
-    at = points @ np.array(direction)
-    for a, b in ((first, middle), (middle, last)):
-        total = ball.exponents(given_bound, direction, a, b)
-        inside = (at >= float(a)) & (at <= float(b))
-        if total is not None and total <= 1 and inside.any():
-            assert network(points[inside]).max() <= bound / 8 + 1e-9
-
-
 @given(st.integers(0, 1000), st.integers(1, 3))
 @settings(max_examples=15)
 def test_the_bound_of_one_high_token_is_its_maximum(seed, dim):
@@ -95,36 +71,19 @@ def test_the_bound_of_one_high_token_is_its_maximum(seed, dim):
     assert -1e-9 <= float(bound.bound) - network([best])[0, 0] <= 1e-4
 
 
-@given(softmax_networks(outputs=2, max_tokens=6))
-def test_float32_stays_within_its_bound(network):
-    box = unit_box(network)
-    points = np.float32(points_of(box, np.random.default_rng(0))).astype(np.float64)
-    off = np.abs(network(points, np.float32).astype(np.float64) - network(points)).max(axis=0)
-    assert (off <= output_rounding(network, box) + 1e-9).all()
-
-
-def test_the_bound_of_rounding_is_not_far_above_what_happens():
-    network = planted(dim=5, scale=200.0).sat.network
-    box = planted(dim=5, scale=200.0).sat.property.box
-    bound = output_rounding(network, box)[0]
-    assert 1e-5 < bound < 1e-3
-    wide = output_rounding(network, Box(box.lower - 64.0, box.upper + 64.0))[0]
-    assert wide > 10.0 * bound
+def test_the_margin_that_is_needed():
+    """Twice what programs round, which onnxruntime stays below, and what scorers allow."""
+    twin = planted(dim=5, scale=200.0).sat
+    network, box = twin.network, twin.property.box
+    wanted = twin.property
+    assert 1e-5 < twin.rounding < 1e-3
+    least = needed_margin(network, wanted, beyond=False)
+    assert least == pytest.approx(2.0 * twin.rounding)
+    assert needed_margin(network, wanted) > 1e-3 + 1e-4 * 0.25 * 100.0
+    wide = Property(Box(box.lower - 64.0, box.upper + 64.0), wanted.disjuncts)
+    assert needed_margin(network, wide, beyond=False) > 10.0 * least
     steep = Network((replace(network.heads[0], slopes=network.heads[0].slopes * 2.0**110),))
-    assert output_rounding(steep, box)[0] == np.inf
-
-
-@given(softmax_networks(outputs=2), st.sampled_from([(1.0, 0.0), (-1.0, 0.0), (-1.0, 1.0)]))
-@settings(max_examples=30)
-def test_the_bound_of_gradients(network, weights):
-    bound, step = gradient_bound(network, Atom(list(weights), 0.0)), 2.0**-14
-    points = points_of(unit_box(network), np.random.default_rng(0), 50)
-    total = 0.0
-    for i in range(network.input_dim):
-        ahead = points.copy()
-        ahead[:, i] += step
-        total = total + np.abs((network(ahead) - network(points)) @ np.array(weights)) / step
-    assert np.max(total) <= bound * (1.0 + 1e-6) + 1e-6
+    assert needed_margin(steep, wanted) == np.inf
 
 
 def proof_of_twins():
@@ -144,12 +103,7 @@ def changed_head(slabs, which, head, **fields):
 
 def test_changed_proofs_prove_nothing():
     twin, slabs = proof_of_twins()
-    network, box, atom = twin.network, twin.property.box, twin.property.disjuncts[0][0]
-
-    def margin(proof):
-        return proof.margin(network, box, atom)
-
-    assert margin(slabs) == twin.margin > 0.0
+    network = twin.network
     count = len(slabs.slabs)
     assert count > 1
     forged = [replace(slabs, slabs=slabs.slabs[:i] + slabs.slabs[i + 1 :]) for i in range(count)]
@@ -178,17 +132,9 @@ def test_changed_proofs_prove_nothing():
                 less = bound.bound - Fraction(1, 1024)
                 forged.append(changed_head(slabs, which, head, bound=less))
     assert len(forged) > 20
-    assert [margin(proof) for proof in forged] == [-np.inf] * len(forged)
-
-
-def test_the_whole_box_in_one_slab():
-    head = Head([[1.0], [0.0]], [0.0, 0.0], [[1.0], [0.0]])
-    network, box = Network((head,)), Box([-1.0], [0.0])
-    above = Fraction(1, 2) + Fraction(1, 2**40)
-    bound = HeadBound(above, np.array([0, 1]), np.zeros(2))
-    whole = Slabs(0, np.zeros(1), (Slab(Fraction(0), Fraction(0), (bound,)),))
-    assert whole.margin(network, box, Atom([1.0], 0.75)) == 0.25 - 2.0**-40
-    assert whole.margin(network, Box([-1.0], [2.0**-20]), Atom([1.0], 0.75)) == -np.inf
+    for proof in forged:
+        with pytest.raises(ParameterError, match="no proof"):
+            replace(twin, proof=Refutations((proof,)))
 
 
 @pytest.mark.parametrize(
@@ -266,13 +212,11 @@ def test_no_point_is_above_the_bound(shape):
 def test_balls_at_a_point_are_below_the_bound_of_that_point(scale):
     """A box of radius zero: nothing but rounding is between the bound and the value."""
     network, box = drawn(5, scale=scale, width=0.0)
-    outputs = network.enclosed(box.lower)
+    outputs = enclosed(network, box.lower)
     ranges = attention_ranges(network, box)
     for weights in weights_of(network.output_dim):
         value = sum((int(w) * y for w, y in zip(weights, outputs, strict=True)), arb(0))
-        assert value <= arb(ranges.upper_bound(weights))
-        size = max(1.0, scale)
-        assert value >= arb(ranges.upper_bound(weights) - 1e-8 * size)
+        assert abs(float(value.mid()) - ranges.upper_bound(weights)) < 1e-8 * max(1.0, scale)
 
 
 @pytest.mark.parametrize("spread", [100.0, 710.0, 800.0, 1e5])

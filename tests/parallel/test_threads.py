@@ -345,7 +345,7 @@ INTERRUPTED = """
     ("what", "step"),
     [
         ("build", "evaluate heads"),
-        ("certify", "enclose the layer"),
+        ("certify", "outputs in float64"),
         ("check", "check: rank"),
     ],
 )

@@ -13,7 +13,6 @@ from constructive import (
     Dataset,
     ParameterError,
     PrecisionError,
-    RationalDataset,
     Verdict,
     build_memorizer,
     certify,
@@ -233,10 +232,6 @@ def test_arguments_which_make_no_sense_of_heads():
     data = generators.gaussian(num_examples=3, context_size=3, width=5)
     with pytest.raises(ParameterError, match="seed=-1"):
         fewest_heads(data, seed=-1)
-    integers = generators.integers(num_examples=3, context_size=2, width=3)
-    exact = RationalDataset(integers.contexts, integers.queries, integers.targets)
-    with pytest.raises(ParameterError, match="known of a Dataset only"):
-        build_memorizer(exact, arithmetic="rational")
 
 
 # Far too many heads: an error that says what they would take, or an answer at once.

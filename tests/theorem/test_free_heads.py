@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from constructive import Dataset, generators
+from constructive import Dataset, ParameterError, capacity, generators
 from constructive.data.dataset import different_inputs
 from constructive.theory.free_heads import (
     Dimensions,
@@ -64,7 +64,8 @@ def data_of(total, size, width, *, shared=False, seed=0):
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize(
-    ("heads", "head_dim", "size", "width"), [(2, 4, 3, 8), (3, 2, 5, 6), (6, 1, 4, 6), (4, 5, 2, 5)]
+    ("heads", "head_dim", "size", "width"),
+    [(2, 4, 3, 8), (3, 2, 5, 6), (6, 1, 4, 6), (4, 5, 2, 5), (5, 3, 3, 4)],
 )
 def test_ranks_at_zero_points_and_elsewhere(heads, head_dim, size, width, shared):
     """Floats of 53 bits: as many rows are independent as the theorems say, and no more."""
@@ -73,6 +74,7 @@ def test_ranks_at_zero_points_and_elsewhere(heads, head_dim, size, width, shared
     point = zero_point(heads, head_dim, data)
     drawn = data_of(point.rank + 3, size, width, shared=shared, seed=1)
     base = draw_zero_point(point, width, head_dim, 1, rng)
+    assert not any(base.readouts[group].sum(axis=0).any() for group in base.groups)
     assert factors_at(base, drawn, rng).rank == point.rank
     most = most_examples(heads, head_dim, data, each=min(size - 1, width))
     drawn = data_of(most + 3, size, width, shared=shared, seed=1)
@@ -121,6 +123,78 @@ def test_several_outputs():
     apart = bounds(Dataset(drawn.contexts, drawn.queries, np.zeros((20, 12))), 12, 1)
     assert apart.at_least >= 6  # each output has one head, which has k by its readout
     assert apart.at_most >= apart.at_least
+
+
+def test_outputs_that_attention_does_not_move():
+    """One head moves an output within the span of the differences of two tokens: one dimension."""
+    drawn = data_of(9, 2, 4)
+    found = bounds(Dataset(drawn.contexts, drawn.queries, np.zeros((9, 2))), 1, 4)
+    assert found.at_most == 8  # (9 + 2 x 4) / 2
+    assert (
+        capacity(num_heads=1, head_dim=4, context_size=2, width=4, target_dim=2).free.at_most == 8
+    )
+
+
+def test_fixed_heads_are_free_heads():
+    drawn = data_of(50, 3, 6)
+    different = different_inputs(drawn)
+    found = free_capacity(drawn, 2, 2, np.random.default_rng(0), different=different, fixed=45)
+    assert (found.at_least, found.why_at_least) == (45, "fixed heads")
+
+
+# The public function, for sizes and for data.
+
+
+def numbers(found):
+    return [(some.at_least, some.at_most) for some in (found.fixed, found.free)]
+
+
+def test_capacity_of_sizes_and_of_data_agree():
+    sizes = capacity(num_heads=3, head_dim=2, context_size=4, width=6)
+    assert numbers(sizes) == [(18, 18), (44, 78)]
+    drawn = data_of(90, 4, 6)
+    assert numbers(capacity(drawn, num_heads=3, head_dim=2)) == [(18, 18), (44, 78)]
+    few = capacity(drawn.take(range(30)), num_heads=3, head_dim=2)
+    assert numbers(few) == [(18, 18), (30, 30)]
+    assert "free heads, exactly" in str(few)
+
+
+def test_capacity_of_one_head_and_of_one_token():
+    alone = capacity(num_heads=1, head_dim=3, context_size=4, width=6)
+    assert numbers(alone) == [(6, 6), (6, 33)]
+    single = capacity(num_heads=5, head_dim=3, context_size=1, width=6)
+    assert numbers(single) == [(6, 6), (6, 6)]
+
+
+def test_capacity_of_several_outputs_is_below_that_of_one():
+    shape = {"num_heads": 4, "head_dim": 3, "context_size": 5, "width": 12}
+    found = [numbers(capacity(**shape, target_dim=m))[1] for m in (1, 2, 3, 40, 200)]
+    assert all(low <= high for low, high in found)
+    assert found == sorted(found, reverse=True)
+    assert found[2][0] == 48  # H d d_h / 3, by Theorem 40 (b), and H d
+    assert found[-1][0] == 48  # fixed heads
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"num_heads": 0, "head_dim": 1}, "num_heads=0"),
+        ({"num_heads": 2, "head_dim": 1}, "neither a dataset nor its sizes"),
+        ({"num_heads": 2, "head_dim": 1, "width": 3}, "neither a dataset nor its sizes"),
+        ({"num_heads": 10**30, "head_dim": 1, "width": 3, "context_size": 2}, "is too large"),
+        ({"num_heads": 2, "head_dim": 1, "width": 0, "context_size": 2}, "width=0"),
+    ],
+)
+def test_capacity_of_what_makes_no_sense(options, words):
+    with pytest.raises(ParameterError, match=words):
+        capacity(**options)
+
+
+def test_capacity_has_data_or_sizes():
+    with pytest.raises(ParameterError, match="beside a dataset"):
+        capacity(data_of(4, 3, 3), num_heads=1, head_dim=1, width=3)
+    with pytest.raises(ParameterError, match="seed=-1"):
+        capacity(data_of(4, 3, 3), num_heads=1, head_dim=1, seed=-1)
 
 
 # Exact ranks on small datasets, generic and in special position, against the numbers.

@@ -13,12 +13,12 @@ from constructive import checker
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.certificates.claims.rank import challenge
 from constructive.data.dataset import Dataset
-from constructive.exact import dyadic, modular
+from constructive.exact import modular
 from constructive.layers import residues
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.record import floats_of
 from constructive.support.verdict import Claim, Verdict, pack
-from constructive.support.work import report
+from constructive.support.work import report, workers
+from constructive.theory import grouping
 
 Evidence = dict[str, Any]
 _ATTEMPTS = 8  # Random normals that are tried for a group
@@ -28,20 +28,13 @@ class Proposed(ClaimKind):
     """A claim that the checker judges, by evidence that is proposed here."""
 
     @abstractmethod
-    def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
+    def propose(self, subject: Subject[Any, Dataset]) -> Evidence:
         """Return evidence; without what it would need, and with `advice`, where there is none."""
-
-    def refute(self, data: Dataset, given: Evidence, place: Any) -> Evidence:  # noqa: ANN401, ARG002
-        """Return evidence against it from a place at which the checker has seen nothing for it."""
-        return {}
 
     def judge(self, subject: Subject[Any, Any]) -> Claim:
         """Let the checker judge what is proposed."""
         about, given = layer_of(subject), self.propose(subject)
         found = checker.verify(self.name, given, about)
-        if found.verdict == checker.UNDECIDED and found.witness is not None:
-            given = given | self.refute(subject.data, given, found.witness)
-            found = checker.verify(self.name, given, about)
         verdict = Verdict[found.verdict]
         if verdict is Verdict.UNDECIDED:
             detail = given.get("advice", found.detail)
@@ -50,21 +43,23 @@ class Proposed(ClaimKind):
         return Claim(self.name, found.statement, verdict, found.detail, found.witness, proof)
 
 
-def layer_of(subject: Subject[Memorizer, Dataset]) -> checker.Layer:
-    """Return the layer on the data as the checker has it, with what it has computed of them."""
+def layer_of(subject: Subject[Any, Dataset]) -> checker.Layer:
+    """Return the layer, or none, on the data as the checker has it, with what it has computed."""
+    weights = subject.weights
     return subject.once(
         checker.Layer,
         lambda: checker.layer(
-            floats_of(subject.weights.layer).tensors,
+            weights.layer.tensors if isinstance(weights, Memorizer) else {},
             subject.data.arrays,
             hashes=subject.fingerprints,
             bits=subject.options.max_prec,
+            jobs=workers(),
             tell=report,
         ),
     )
 
 
-class Grouping(Proposed):
+class Grouping(ClaimKind):
     """The claim *grouping*, of heads that have groups."""
 
     name = "grouping"
@@ -74,14 +69,11 @@ class Grouping(Proposed):
         """Return whether heads have groups, as neither paired heads nor trained weights have."""
         return weights.record.grouped
 
-    def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
-        """Return groups with normals."""
-        groups = [[head.start, head.stop] for head in subject.weights.record.heads]
-        return grouping(subject.data, groups, subject.rng)
-
-    def refute(self, data: Dataset, given: Evidence, place: Any) -> Evidence:  # noqa: ANN401
-        """Return integers that show a dependence there, if there is one."""
-        return dependence(data, given["groups"], place)
+    def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
+        """Let the checker judge the groups on record."""
+        groups = tuple((head.start, head.stop) for head in subject.weights.record.heads)
+        evidence = grouping.propose(subject.data, groups, subject.rng)
+        return grouping.judged(subject.data, evidence, layer_of(subject))
 
 
 class LayerRank(Proposed):
@@ -90,9 +82,13 @@ class LayerRank(Proposed):
     name = "rank"
     options = frozenset({"seed"})
 
+    def is_usual(self, weights: Memorizer) -> bool:
+        """Return whether heads are fixed, so that a readout has to return any targets."""
+        return weights.record.construction != "tangent"
+
     def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return a prime, a point and columns at which Z has rank T; a solution for `--quick`."""
-        layer = floats_of(subject.weights.layer).leading
+        layer = subject.weights.layer.leading
         found = residues.search(layer, subject.data, subject.rng)
         if found.point is None or found.factors is None:
             return {"advice": f"softmax denominators vanish at all {found.retries} points"}
@@ -118,6 +114,10 @@ class Error(Proposed):
     name = "error"
     options = frozenset({"epsilon", "max_prec"})
 
+    def is_usual(self, weights: Memorizer) -> bool:
+        """Return whether outputs are numbers of the targets, and not scores of classes."""
+        return not _scores(weights)
+
     def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return epsilon."""
         return {"bound": epsilon_of(subject).hex()}
@@ -135,11 +135,14 @@ class Labels(Proposed):
     """The claim *labels*, of data with one-hot targets."""
 
     name = "labels"
-    usual = False
 
     def applies(self, weights: Memorizer) -> bool:
         """Return whether there are several outputs."""
         return weights.layer.target_dim > 1
+
+    def is_usual(self, weights: Memorizer) -> bool:
+        """Return whether only the largest output says something."""
+        return _scores(weights)
 
     def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return half the least lead of a label, as floats have it."""
@@ -153,45 +156,9 @@ class Labels(Proposed):
         return {"bound": claimed.hex()} if 0 < claimed < np.inf else {}
 
 
-def grouping(data: Dataset, groups: list[list[int]], rng: np.random.Generator) -> Evidence:
-    """Return vectors that are orthogonal to the queries of one group alone, modulo a prime."""
-    prime = next(modular.safe_primes())
-    queries, normals = modular.residues(data.queries, prime), np.zeros((len(groups), data.width))
-    for head, (start, stop) in enumerate(groups):
-        for _ in range(_ATTEMPTS if head and start < stop <= len(queries) else 0):
-            free = modular.random_residues(rng, (data.width, 1), prime)
-            normals[head] = modular.null_vector(queries[start:stop], prime, free)[1]
-            outside = modular.product(queries, normals[head, :, None].copy(), prime) != 0
-            if np.delete(outside, np.s_[start:stop]).all():
-                break
-    return {"prime": prime, "groups": groups, "normals": pack(normals.astype(np.int64) % prime)}
-
-
-def dependence(data: Dataset, groups: list[list[int]], place: tuple[str, int]) -> Evidence:
-    """Return tokens of a context, or queries, that are dependent, with integers; or nothing."""
-    of, at = place
-    if of == "contexts":
-        rows, members = (data.contexts if data.shared_context else data.contexts[at]), [at]
-        found = dyadic.dependency(rows)
-    else:
-        start, stop = groups[at]
-        own, others = [*range(start, stop)], [*range(start), *range(stop, len(data.queries))]
-        found, members = None, own
-        for more in [[], *([other] for other in (others if of == "span" else []))]:
-            tried = [*own, *more]
-            if dyadic.rank(data.queries[tried]) < len(tried):
-                found = dyadic.dependency(data.queries[tried])
-                members = [tried[row] for row in found.rows] if found else []
-                break
-    if found is None:
-        return {}
-    unit = np.lcm.reduce([c.denominator for c in found.coefficients], dtype=object)
-    whole = [int(c * unit) for c in found.coefficients]
-    if of == "contexts":
-        vector = dict(zip(found.rows, whole, strict=True))
-        whole = [vector.get(row, 0) for row in range(len(rows))]
-    examples = [int(member) for member in members]
-    return {"dependence": {"of": of, "examples": examples, "vector": [hex(x) for x in whole]}}
+def _scores(weights: Memorizer) -> bool:
+    """Return whether outputs of tangent heads are scores of classes."""
+    return weights.record.construction == "tangent" and bool(weights.record.classes)
 
 
 GROUPING, RANK, ERROR, LABELS = Grouping(), LayerRank(), Error(), Labels()

@@ -24,12 +24,10 @@ from constructive.exact.upward import LONGEST, UNIT, exponent_of, gamma, lengths
 from constructive.exact.verified import exponential
 from constructive.layers.layer import AttentionLayer
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.record import floats_of
 from constructive.support.arrays import Array, Integers, first_place, row_chunks
 from constructive.support.errors import ParameterError
 from constructive.support.verdict import Claim, Verdict, pack
 from constructive.support.work import in_pieces, report
-from constructive.theory.grouping import UndecidedError
 
 # Nats by which a pair has to agree on an example; built for 45, and a checker asks for 40.
 MARGIN = 41.0
@@ -37,6 +35,10 @@ TAIL = 4.3e-18  # More than exp(-40)
 
 _LARGEST_HEAD = 2.0**50
 _WIDEST = 1024  # Entries of tokens up to which a checker has exact products
+
+
+class UndecidedError(Exception):
+    """Why the claims cannot be decided, and what to try."""
 
 
 class HeadPairs:
@@ -51,7 +53,7 @@ class HeadPairs:
     """
 
     def __init__(self, memorizer: Memorizer, dataset: Dataset) -> None:
-        layer, record = floats_of(memorizer.layer).leading, memorizer.built
+        layer, record = memorizer.layer.leading, memorizer.built
         pairs, total, width = layer.num_heads // 2, dataset.num_examples, dataset.width
         if max(total, 2 * pairs * width, dataset.context_size) > LONGEST or width > _WIDEST:
             raise UndecidedError(
@@ -512,7 +514,7 @@ def applies(memorizer: Memorizer, dataset: Dataset) -> bool:
     The record is not trusted: its order and its groups have to fit the data, and that the readout
     has no more bits than a float is seen by the layer.
     """
-    layer, record = floats_of(memorizer.layer), memorizer.record
+    layer, record = memorizer.layer, memorizer.record
     pairs, total = layer.num_heads // 2, dataset.num_examples
     if layer.leading is not layer or len(record.order) != total:
         return False
@@ -556,7 +558,7 @@ def prove(
         }
         for name in set(asked) - set(done):
             done[name] = Claim(name, statements[name], Verdict.UNDECIDED, str(reason))
-        leading = floats_of(memorizer.layer).leading
+        leading = memorizer.layer.leading
         refuted = refute(leading, dataset) if "rank" in asked else None
         if refuted is not None:
             done["rank"] = Claim("rank", statements["rank"], Verdict.REFUTED, *refuted)

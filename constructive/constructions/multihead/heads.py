@@ -246,18 +246,15 @@ def construct(
     plan: Plan,
     *,
     token_distance: float,
-    shared_keys: bool,
     fraction: float,
     rng: np.random.Generator,
 ) -> tuple[GroupHead, ...] | AssumptionError:
     """Build every head from its group; `token_distance` is that of `assumptions.context_ranks`.
 
-    With `shared_keys` all heads score tokens along one direction; otherwise they take a few in
-    turn. Returns an AssumptionError if too many queries off a group lie in its span.
+    They score tokens along a few directions in turn. Returns an AssumptionError if too many queries
+    off a group lie in its span.
     """
     directions = propose(dataset, rng, spread=plan.rank_one)
-    if shared_keys:
-        directions = directions[:1]
     turns = [directions[index % len(directions)] for index in range(len(groups))]
     if not plan.rank_one:
         vectors_of_all = key_vectors(dataset, token_distance, groups, turns, rng)

@@ -153,50 +153,101 @@ case Pi : (P i); last by apply: exp_polynomial_eq IHr => s; rewrite big_cons Pi.
 by apply: exp_polynomial_eq (exp_polynomialD (fi i) IHr) => s; rewrite big_cons Pi.
 Qed.
 
-Lemma exp_polynomial_prod (I : finType) (P : pred I) (f : I -> R -> R) :
-  (forall i, exp_polynomial (f i)) -> exp_polynomial (fun s => \prod_(i | P i) f i s).
+(* Quotients of them whose denominators have no zero *)
+Definition exp_quotient (f : R -> R) : Prop := exists p q, [/\ exp_polynomial p,
+  exp_polynomial q, forall s, q s != 0 & forall s, f s = p s / q s].
+
+Lemma exp_quotient_polynomial f : exp_polynomial f -> exp_quotient f.
 Proof.
-move=> fi; elim: (index_enum I) => [|i r IHr].
-  by apply: exp_polynomial_eq (exp_polynomial_const 1) => s; rewrite big_nil.
-case Pi : (P i); last by apply: exp_polynomial_eq IHr => s; rewrite big_cons Pi.
-by apply: exp_polynomial_eq (exp_polynomialM (fi i) IHr) => s; rewrite big_cons Pi.
+move=> ef; exists f, (fun=> 1); split=> // [|s|s]; first exact: exp_polynomial_const.
+  by rewrite oner_neq0.
+by rewrite divr1.
 Qed.
 
-Lemma exp_polynomial_det m (A : R -> 'M[R]_m) : (forall i j, exp_polynomial (fun s => A s i j)) ->
-  exp_polynomial (fun s => \det (A s)).
+Lemma exp_quotient_const (c : R) : exp_quotient (fun=> c).
+Proof. exact/exp_quotient_polynomial/exp_polynomial_const. Qed.
+
+Lemma exp_quotient_eq f g : (forall s, g s = f s) -> exp_quotient f -> exp_quotient g.
+Proof. by move=> gf [p [q [ep eq q0 fE]]]; exists p, q; split=> // s; rewrite gf. Qed.
+
+Lemma exp_quotientD f g : exp_quotient f -> exp_quotient g -> exp_quotient (fun s => f s + g s).
 Proof.
-move=> Aij; rewrite /determinant; apply: exp_polynomial_sum => s.
-by apply: exp_polynomialM; [exact: exp_polynomial_const | apply: exp_polynomial_prod => i].
+move=> [p [q [ep eq q0 fE]]] [p' [q' [ep' eq' q0' gE]]].
+exists (fun s => p s * q' s + p' s * q s), (fun s => q s * q' s); split=> [||s|s].
+- by apply: exp_polynomialD; exact: exp_polynomialM.
+- exact: exp_polynomialM.
+- by rewrite mulf_neq0.
+- by rewrite fE gE addf_div.
+Qed.
+
+Lemma exp_quotientM f g : exp_quotient f -> exp_quotient g -> exp_quotient (fun s => f s * g s).
+Proof.
+move=> [p [q [ep eq q0 fE]]] [p' [q' [ep' eq' q0' gE]]].
+exists (fun s => p s * p' s), (fun s => q s * q' s); split=> [||s|s]; try exact: exp_polynomialM.
+  by rewrite mulf_neq0.
+by rewrite fE gE mulf_div.
+Qed.
+
+Lemma exp_quotientV f : (forall s, f s != 0) -> exp_quotient f -> exp_quotient (fun s => (f s)^-1).
+Proof.
+move=> f0 [p [q [ep eq q0 fE]]]; exists q, p; split=> // s; last by rewrite fE invf_div.
+by apply: contraNneq (f0 s) => p0; rewrite fE p0 mul0r.
+Qed.
+
+Lemma exp_quotient_sum (I : finType) (P : pred I) (f : I -> R -> R) :
+  (forall i, exp_quotient (f i)) -> exp_quotient (fun s => \sum_(i | P i) f i s).
+Proof.
+move=> fi; elim: (index_enum I) => [|i r IHr].
+  by apply: exp_quotient_eq (exp_quotient_const 0) => s; rewrite big_nil.
+case Pi : (P i); last by apply: exp_quotient_eq IHr => s; rewrite big_cons Pi.
+by apply: exp_quotient_eq (exp_quotientD (fi i) IHr) => s; rewrite big_cons Pi.
+Qed.
+
+Lemma exp_quotient_prod (I : finType) (P : pred I) (f : I -> R -> R) :
+  (forall i, exp_quotient (f i)) -> exp_quotient (fun s => \prod_(i | P i) f i s).
+Proof.
+move=> fi; elim: (index_enum I) => [|i r IHr].
+  by apply: exp_quotient_eq (exp_quotient_const 1) => s; rewrite big_nil.
+case Pi : (P i); last by apply: exp_quotient_eq IHr => s; rewrite big_cons Pi.
+by apply: exp_quotient_eq (exp_quotientM (fi i) IHr) => s; rewrite big_cons Pi.
+Qed.
+
+Lemma exp_quotient_det m (A : R -> 'M[R]_m) : (forall i j, exp_quotient (fun s => A s i j)) ->
+  exp_quotient (fun s => \det (A s)).
+Proof.
+move=> Aij; rewrite /determinant; apply: exp_quotient_sum => s.
+by apply: exp_quotientM; [exact: exp_quotient_const | apply: exp_quotient_prod => i].
 Qed.
 
 (* All zeros of a function which is not zero everywhere *)
-Lemma exp_polynomial_zeros f s1 : exp_polynomial f -> f s1 != 0 ->
+Lemma exp_quotient_zeros f s1 : exp_quotient f -> f s1 != 0 ->
   exists rs : seq R, forall s, s \notin rs -> f s != 0.
 Proof.
-move=> [l lE] f1; have [N few] := terms_few_zeros l; apply: contrapT => /forallNP more.
+move=> [p [q [[l lE] _ q0 fE]]] f1; have [N few] := terms_few_zeros l.
+have fz s : (f s == 0) = (terms l s == 0) by rewrite fE mulf_eq0 invr_eq0 (negPf (q0 s)) orbF lE.
+apply: contrapT => /forallNP more.
 suff [rs [rsu Nrs rs0]] : exists rs, [/\ uniq rs, size rs = N & all (fun s => f s == 0) rs].
-  case/eqP: f1; rewrite lE; apply: few (rs) _ _ _ _ => //; first by rewrite Nrs.
-  by rewrite -(eq_all (fun s => congr1 (eq_op^~ 0) (lE s))).
+  case/negP: f1; rewrite fz; apply/eqP; apply: few (rs) _ _ _ _ => //; first by rewrite Nrs.
+  by rewrite -(eq_all fz).
 elim: N {few} => [|N [rs [rsu Nrs rs0]]]; first by exists [::].
 have /existsNP[s /not_implyP[srs /negP]] := more rs; rewrite negbK => fs.
 by exists (s :: rs); rewrite /= srs rsu Nrs fs rs0.
 Qed.
 
 (* Matrices of such functions have the rank that they have at s1 at all points but finitely many. *)
-Lemma exp_polynomial_rank m p (A : R -> 'M[R]_(m, p)) s1 :
-  (forall i j, exp_polynomial (fun s => A s i j)) ->
+Lemma exp_quotient_rank m p (A : R -> 'M[R]_(m, p)) s1 :
+  (forall i j, exp_quotient (fun s => A s i j)) ->
   exists rs : seq R, forall s, s \notin rs -> (\rank (A s1) <= \rank (A s))%N.
 Proof.
 move=> Aij; pose f := maxrankfun (A s1).
 have /row_freeP[C fC] : row_free (rowsub f (A s1)) by exact: maxrowsub_free.
 pose g s := \det (rowsub f (A s) *m C).
-have gs : exp_polynomial g.
-  apply: exp_polynomial_det => i j.
-  apply: exp_polynomial_eq (fun s => \sum_k A s (f i) k * C k j) _ _ _ => [s|].
+have gs : exp_quotient g.
+  apply: exp_quotient_det => i j.
+  apply: exp_quotient_eq (fun s => \sum_k A s (f i) k * C k j) _ _ _ => [s|].
     by rewrite mxE; apply: eq_bigr => k _; rewrite mxE.
-  by apply: exp_polynomial_sum => k; apply: exp_polynomialM;
-    [exact: Aij|exact: exp_polynomial_const].
-have [|rs rsP] := exp_polynomial_zeros (s1 := s1) gs; first by rewrite /g fC det1 oner_neq0.
+  by apply: exp_quotient_sum => k; apply: exp_quotientM; [exact: Aij|exact: exp_quotient_const].
+have [|rs rsP] := exp_quotient_zeros (s1 := s1) gs; first by rewrite /g fC det1 oner_neq0.
 exists rs => s /rsP gs0; have BU : rowsub f (A s) *m C \in unitmx by rewrite unitmxE unitfE.
 have Bf : row_free (rowsub f (A s)).
   by apply/row_freeP; exists (C *m invmx (rowsub f (A s) *m C)); rewrite mulmxA mulmxV.

@@ -17,9 +17,62 @@ Section Curves.
 
 Variable R : realType.
 
+(* Matrices of quotients of exponential polynomials *)
+Definition quotient_mx m p (A : R -> 'M[R]_(m, p)) : Prop :=
+  forall i j, exp_quotient (fun s => A s i j).
+
+Lemma quotient_mx_eq m p (A B : R -> 'M[R]_(m, p)) : (forall s, A s = B s) -> quotient_mx A ->
+  quotient_mx B.
+Proof. by move=> AB qA i j; apply: exp_quotient_eq (qA i j) => s; rewrite AB. Qed.
+
+Lemma quotient_mx_const m p (A : 'M[R]_(m, p)) : quotient_mx (fun=> A).
+Proof. by move=> i j; exact: exp_quotient_const. Qed.
+
+Lemma quotient_mx_tr m p (A : R -> 'M[R]_(m, p)) : quotient_mx A -> quotient_mx (fun s => (A s)^T).
+Proof. by move=> qA i j; apply: exp_quotient_eq (qA j i) => s; rewrite mxE. Qed.
+
+Lemma quotient_mxD m p (A B : R -> 'M[R]_(m, p)) : quotient_mx A -> quotient_mx B ->
+  quotient_mx (fun s => A s + B s).
+Proof.
+by move=> qA qB i j; apply: exp_quotient_eq (exp_quotientD (qA i j) (qB i j)) => s; rewrite mxE.
+Qed.
+
+Lemma quotient_mx_sum (I : finType) m p (A : I -> R -> 'M[R]_(m, p)) :
+  (forall i, quotient_mx (A i)) -> quotient_mx (fun s => \sum_i A i s).
+Proof.
+move=> qA i j; apply: exp_quotient_eq (exp_quotient_sum _ (fun k => qA k i j)) => s.
+exact: summxE.
+Qed.
+
+Lemma quotient_mxM m p q (A : R -> 'M[R]_(m, p)) (B : R -> 'M[R]_(p, q)) :
+  quotient_mx A -> quotient_mx B -> quotient_mx (fun s => A s *m B s).
+Proof.
+move=> qA qB i j; apply: exp_quotient_eq (exp_quotient_sum _ (fun k =>
+  exp_quotientM (qA i k) (qB k j))) => s.
+by rewrite mxE.
+Qed.
+
 (* The point s of a curve *)
 Definition at_point m p (A : 'M[{poly R}]_(m, p)) (s : R) : 'M[R]_(m, p) :=
   map_mx (horner_eval s) A.
+
+Lemma quotient_at_point m p (A : 'M[{poly R}]_(m, p)) : quotient_mx (at_point A).
+Proof.
+move=> i j; apply: (@exp_quotient_eq _ (horner (A i j))) => [s|]; first by rewrite mxE.
+exact/exp_quotient_polynomial/exp_polynomial_poly.
+Qed.
+
+Lemma quotient_softmax m (x : 'cV[{poly R}]_m) : quotient_mx (fun s => softmax (at_point x s)).
+Proof.
+move=> i j; have m0 : (0 < m)%N by case: m i {x} => // -[].
+have ex k : exp_quotient (fun s => expR (at_point x s k 0)).
+  apply: (@exp_quotient_eq _ (fun s => expR (x k 0).[s])) => [s|]; first by rewrite mxE.
+  exact/exp_quotient_polynomial/exp_polynomial_exp.
+apply: (@exp_quotient_eq _ (fun s => expR (at_point x s i 0) *
+    (\sum_k expR (at_point x s k 0))^-1)) => [s|]; first by rewrite mxE.
+apply: exp_quotientM; first exact: ex.
+by apply: exp_quotientV => [s|]; [rewrite gt_eqF ?expsum_gt0|exact: exp_quotient_sum].
+Qed.
 
 Variables (d T H : nat) (n : 'I_T -> nat) (E : forall t, 'M[{poly R}]_(n t, d)).
 Variables (Q : 'M[{poly R}]_(T, d)) (W : 'I_H -> 'M[{poly R}]_d).
@@ -31,57 +84,13 @@ Lemma rank_beside_on_curve p (P : 'M[{poly R}]_(T, p)) s1 :
   let beside s := row_mx (at_point P s) (Z s) in
   exists rs : seq R, forall s, s \notin rs -> (\rank (beside s1) <= \rank (beside s))%N.
 Proof.
-move=> beside.
-pose ex t h i s := expR ((E t *m W h *m (row t Q)^T) i 0).[s].
-pose den t h s := \sum_i ex t h i s + (n t == 0%N)%:R.
-pose cl s : 'M[R]_(T, H * d) := \matrix_t mxvec (\matrix_(h, j)
-  ((\prod_(h' | h' != h) den t h' s) * \sum_i ex t h i s * (E t i j).[s])).
-have den0 t h s : den t h s != 0.
-  rewrite /den; have [n0|n0] := posnP (n t).
-    by rewrite big1 ?add0r ?oner_eq0 // => i; have := ltn_ord i; rewrite {2}n0.
-  rewrite addr0 gt_eqF //.
-  have := expsum_gt0 (\col_i ((E t *m W h *m (row t Q)^T) i 0).[s]) n0.
-  by congr (0 < _); apply: eq_bigr => i _; rewrite mxE.
-have logit t h s : at_point (E t) s *m at_point (W h) s *m (row t (at_point Q s))^T =
-    at_point (E t *m W h *m (row t Q)^T) s.
-  by rewrite /at_point !map_mxM -map_trmx map_row.
-have clE s : cl s = diag_mx (\row_t \prod_h den t h s) *m Z s.
-  rewrite mul_diag_mx; apply/matrixP => t hj; case/mxvec_indexP: hj => h j.
-  rewrite [LHS]mxE mxvecE [LHS]mxE [RHS]mxE [(\row__ _) _ _]mxE [Z _ _ _]mxE mxvecE.
-  rewrite [X in _ = _ * X]mxE.
-  rewrite [X in _ = X * _](bigD1 h) //= [X in _ = X * _]mulrC -mulrA; congr (_ * _).
-  rewrite /head logit [X in _ = _ * X]mxE mulr_sumr; apply: eq_bigr => i _.
-  rewrite [_^T _ _]mxE [softmax _ _ _]mxE [at_point (E t) s i j]mxE mulrA; congr (_ * _).
-  have exE i' : expR (at_point (E t *m W h *m (row t Q)^T) s i' 0) = ex t h i' s by rewrite mxE.
-  rewrite exE; under [X in _ = _ * (_ / X)]eq_bigr do rewrite exE.
-  have n0 : (n t == 0%N) = false by case: (n t) i => // -[].
-  by have := den0 t h s; rewrite /den n0 addr0 => d0; rewrite mulrCA divff ?mulr1.
-pose D s : 'M[R]_T := diag_mx (\row_t \prod_h den t h s).
-have rD s : \rank (D s *m beside s) = \rank (beside s).
-  apply/eqP; rewrite eqn_leq mxrankM_maxr /=; apply: mxrankS.
-  apply/submxP; exists (diag_mx (\row_t (\prod_h den t h s)^-1)); rewrite mulmxA.
-  suff -> : diag_mx (\row_t (\prod_h den t h s)^-1) *m diag_mx (\row_t \prod_h den t h s) = 1%:M
-    by rewrite mul1mx.
-  rewrite mul_diag_mx; apply/matrixP => t t'; rewrite !mxE mulrnAr mulVf //.
-  by apply/prodf_neq0.
-have den_exp t h : exp_polynomial (den t h).
-  apply: exp_polynomialD; last exact: exp_polynomial_const.
-  by apply: exp_polynomial_sum => i; exact: exp_polynomial_exp.
-have [|rs rsP] := @exp_polynomial_rank R _ _ (fun s => D s *m beside s) s1; last first.
-  by exists rs => s /rsP; rewrite !rD.
-move=> t j; case: (split_ordP j) => {}j ->.
-  apply: (@exp_polynomial_eq _ (fun s => (\prod_h den t h s) * (P t j).[s])) => [s|].
-    by rewrite mul_mx_row row_mxEl mul_diag_mx !mxE.
-  by apply: exp_polynomialM; [apply: exp_polynomial_prod|exact: exp_polynomial_poly].
-apply: (@exp_polynomial_eq _ (fun s => cl s t j)) => [s|].
-  by rewrite mul_mx_row row_mxEr clE.
+move=> beside; apply: exp_quotient_rank => t j; case: (split_ordP j) => {}j ->.
+  by apply: exp_quotient_eq (quotient_at_point P t j) => s; rewrite /beside row_mxEl.
 case/mxvec_indexP: j => h j.
-apply: (@exp_polynomial_eq _ (fun s =>
-  (\prod_(h' | h' != h) den t h' s) * \sum_i ex t h i s * (E t i j).[s])) => [s|].
-  by rewrite [LHS]mxE mxvecE [LHS]mxE.
-apply: exp_polynomialM; first by apply: exp_polynomial_prod.
-apply: exp_polynomial_sum => i; apply: exp_polynomialM; first exact: exp_polynomial_exp.
-exact: exp_polynomial_poly.
+have qZ := quotient_mxM (quotient_mx_tr (quotient_softmax (E t *m W h *m (row t Q)^T)))
+  (quotient_at_point (E t)).
+apply: exp_quotient_eq (qZ 0 j) => s; rewrite /beside row_mxEr [LHS]mxE mxvecE [LHS]mxE /head.
+by rewrite /at_point !map_mxM -map_trmx map_row.
 Qed.
 
 Lemma rank_on_curve s1 :

@@ -196,23 +196,17 @@ Lemma zero_everywhere H (c a : 'I_H -> R) (l r : R) : l < r ->
   (forall s, l < s < r -> \sum_h a h * g (c h * s) = 0) -> forall s, \sum_h a h * g (c h * s) = 0.
 Proof.
 move=> lr sum0 s1; apply/eqP; apply/negPn/negP => f1.
-pose p s := \prod_h (expR (c h * s) + m).
-have p0 s : p s != 0 by apply/prodf_neq0 => h _; rewrite gt_eqF ?den_gt0.
-pose f s := \sum_h a h * (expR (c h * s) * \prod_(h' | h' != h) (expR (c h' * s) + m)).
-have fE s : f s = p s * \sum_h a h * g (c h * s).
-  rewrite /f mulr_sumr; apply: eq_bigr => h _; rewrite [RHS]mulrCA; congr (_ * _).
-  by rewrite /p [in RHS](bigD1 h) //= /g /one_token -/m [RHS]mulrC mulrA divfK // gt_eqF ?den_gt0.
-have ep h : exp_polynomial (fun s => expR (c h * s)).
+have ep h : exp_quotient (fun s => expR (c h * s)).
+  apply/exp_quotient_polynomial.
   apply: exp_polynomial_eq (exp_polynomial_exp ((c h)%:P * 'X)) => s.
   by rewrite hornerM hornerC hornerX.
-have [||rs rsP] := @exp_polynomial_zeros R f s1.
-- apply: exp_polynomial_sum => h; apply: exp_polynomialM; first exact: exp_polynomial_const.
-  apply: exp_polynomialM; first exact: ep.
-  apply: exp_polynomial_prod => h'; apply: exp_polynomialD; first exact: ep.
-  exact: exp_polynomial_const.
-- by rewrite fE mulf_neq0.
+have [|rs rsP] := @exp_quotient_zeros R (fun s => \sum_h a h * g (c h * s)) s1 _ f1.
+  apply: exp_quotient_sum => h; apply: exp_quotientM; first exact: exp_quotient_const.
+  apply: exp_quotientM; first exact: ep.
+  apply: exp_quotientV => [s|]; first by rewrite gt_eqF ?den_gt0.
+  by apply: exp_quotientD; [exact: ep|exact: exp_quotient_const].
 have [s lsr srs] := interval_avoids rs lr.
-by have := rsP s srs; rewrite fE sum0 // mulr0 eqxx.
+by have := rsP s srs; rewrite sum0 // eqxx.
 Qed.
 
 End OneToken.

@@ -7,8 +7,9 @@ Run it with the Python that has the tool. `run.py` starts the first; problems co
 JSON. A problem has "onnx" and "vnnlib" (paths), "timeout" (seconds), "lower" and "upper" (the box),
 "disjuncts" (lists of atoms; an atom [w, c] means w . Y >= c), and "heads": lists [A, b, V] of
 f(x) = sum_h V_h^T softmax(A_h x + b_h). "before" may have such heads g, too: the network is then
-f(x + g(x)); and "units" weights w and biases c of a readout sum_j relu(w_j . f + c_j). The first
-line that comes back is a version.
+f(x + g(x)); and "units" weights w and biases c of a readout sum_j relu(w_j . f + c_j). A graph of
+other operators has "nodes" ([operator, inputs, outputs, attributes]) and "constants" ([name, type,
+shape, entries]) instead. The first line that comes back is a version.
 
 `loads` says which tools load ONNX files with one static input, and bound their outputs near zero.
 Files come from `constructive instances make`.
@@ -89,6 +90,8 @@ def interval_form():
     from constructive.instances.refutations import attention_ranges
 
     def answer(problem):
+        if problem["nodes"]:
+            return "unknown"
         heads, before = (
             tuple(Head(*map(np.array, head)) for head in problem[part])
             for part in ("heads", "before")
@@ -98,13 +101,13 @@ def interval_form():
             network = Rectified(heads, *map(np.array, problem["units"]))
         atoms = [[Atom(w, c) for w, c in disjunct] for disjunct in problem["disjuncts"]]
         wanted = Property(Box(problem["lower"], problem["upper"]), atoms)
-        network, wanted, error = network.reduced(wanted)
+        network, wanted = network.reduced(wanted)
         ranges = attention_ranges(network, wanted.box)
         asked = [[(a.coefficients, a.threshold) for a in atoms] for atoms in wanted.disjuncts]
 
         def most(row):
             vertices = by_vertices(network, wanted.box, row)
-            return error + np.minimum(ranges.upper_bounds(row), vertices).sum() + SLACK
+            return np.minimum(ranges.upper_bounds(row), vertices).sum() + SLACK
 
         return by_bounds({"disjuncts": asked}, lambda rows: list(map(most, rows)))
 
@@ -120,7 +123,7 @@ def nnv_formula():
     """
 
     def answer(problem):
-        if problem["before"] or problem["units"]:
+        if problem["before"] or problem["units"] or problem["nodes"]:
             return "unknown"
         middle = (np.array(problem["lower"]) + problem["upper"]) / 2
         radius = (np.array(problem["upper"]) - problem["lower"]) / 2
@@ -189,7 +192,8 @@ def auto_lirpa(method, precision):
     def answer(problem):
         low, high = (torch.tensor([problem[k]], dtype=dtype) for k in ("lower", "upper"))
         box = BoundedTensor((low + high) / 2, PerturbationLpNorm(x_L=low, x_U=high))
-        network = BoundedModule(Network(problem), low)
+        module = graph_module(problem, dtype) if problem["nodes"] else Network(problem)
+        network = BoundedModule(module, low)
 
         def upper_bounds(rows):
             rows = torch.tensor([rows], dtype=dtype)
@@ -198,6 +202,63 @@ def auto_lirpa(method, precision):
         return by_bounds(problem, upper_bounds)
 
     answer_all(f"auto_LiRPA {__version__}, torch {torch.__version__}", answer)
+
+
+def graph_module(problem, dtype):
+    """A graph of operators as a PyTorch module."""
+    import torch
+    from torch import nn
+    from torch.nn import functional
+
+    def normalized(x, scale, bias, axis, epsilon):
+        return functional.layer_norm(x, x.shape[axis:], scale, bias, epsilon)
+
+    one = {
+        "Relu": torch.relu, "Sigmoid": torch.sigmoid, "Tanh": torch.tanh, "Exp": torch.exp,
+        "Log": torch.log, "Sqrt": torch.sqrt, "Sin": torch.sin, "Cos": torch.cos, "Abs": torch.abs,
+        "Erf": torch.erf, "Gelu": functional.gelu, "Reciprocal": torch.reciprocal,
+        "Neg": lambda x: -x, "Identity": lambda x: x,
+        "Add": lambda x, y: x + y, "Sub": lambda x, y: x - y, "Mul": lambda x, y: x * y,
+        "Div": lambda x, y: x / y, "Max": torch.max, "MatMul": lambda x, y: x @ y,
+        "LeakyRelu": lambda x, alpha: functional.leaky_relu(x, negative_slope=alpha),
+        "Pow": lambda x, y: x ** int(y[0]),
+        "Clip": lambda x, low, high: functional.hardtanh(x, low[0], high[0]),
+        "Gemm": lambda x, w, b, **given: functional.linear(x, w if given else w.T, b),
+        "Softmax": lambda x, axis: torch.softmax(x, dim=axis),
+        "ReduceMean": lambda x, axes, keepdims: x.mean(axes, keepdim=bool(keepdims)),
+        "LayerNormalization": normalized,
+        "MaxPool": lambda x, kernel_shape, strides: functional.max_pool1d(
+            x, kernel_size=kernel_shape, stride=strides
+        ),
+        "Reshape": lambda x, shape: x.reshape(shape),
+        "Flatten": lambda x, axis: torch.flatten(x, start_dim=axis),
+        "Concat": lambda x, y, axis: torch.cat([x, y], axis),
+        "Split": lambda x, axis: torch.split(x, x.shape[axis] // 2, axis),
+    }  # fmt: skip
+
+    plain = {"Pow", "Clip", "Reshape"}  # whose constants are numbers of the program
+    numbers = {name: entries for name, _, _, entries in problem["constants"]}
+
+    class Graph(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.names = {}
+            for k, (name, kind, shape, entries) in enumerate(problem["constants"]):
+                self.names[name] = f"constant_{k}"
+                exact = torch.int64 if kind == "int64" else dtype
+                value = torch.tensor(entries, dtype=exact).reshape(shape)
+                self.register_buffer(f"constant_{k}", value)
+
+        def forward(self, x):
+            values = {"X": x} | {name: getattr(self, kept) for name, kept in self.names.items()}
+            for operator, inputs, outputs, attributes in problem["nodes"]:
+                given = values | numbers if operator in plain else values
+                found = one[operator](*(given[name] for name in inputs), **attributes)
+                found = found if isinstance(found, tuple) else (found,)
+                values.update(zip(outputs, found, strict=True))
+            return values["Y"]
+
+    return Graph()
 
 
 def marabou():
@@ -302,6 +363,8 @@ VERIFIERS = {
     "lirpa-ibp-64": partial(auto_lirpa, "IBP", "float64"),
     "lirpa-crown": partial(auto_lirpa, "CROWN", "float32"),
     "lirpa-crown-64": partial(auto_lirpa, "CROWN", "float64"),
+    "lirpa-forward": partial(auto_lirpa, "forward", "float32"),
+    "lirpa-forward-64": partial(auto_lirpa, "forward", "float64"),
     "marabou": marabou,
     "vibecheck": vibecheck_nn,
     "alpha-beta-crown": alpha_beta_crown,

@@ -21,6 +21,7 @@ from pathlib import Path
 from adapters import OURS, VERIFIERS
 
 from constructive import instances
+from constructive.instances.graphs import OperatorGraph
 from constructive.instances.making import KINDS
 from constructive.instances.network import Rectified, Stacked
 from constructive.instances.scoring import Outcome
@@ -77,9 +78,10 @@ class Adapter:
 
 def problem_of(folder, instance, timeout):
     """An instance as adapters read it."""
-    box, stacked = instance.property.box, isinstance(instance.network, Stacked)
+    box, network = instance.property.box, instance.network
+    graph = isinstance(network, OperatorGraph)
     return {
-        "onnx": str(folder / f"onnx/{instance.name.rpartition('_')[0]}.onnx"),
+        "onnx": str(folder / f"onnx/{instance.network_name}.onnx"),
         "vnnlib": str(folder / f"vnnlib/{instance.name}.vnnlib"),
         "timeout": timeout,
         "lower": box.lower.tolist(),
@@ -88,10 +90,17 @@ def problem_of(folder, instance, timeout):
             [[atom.coefficients.tolist(), float(atom.threshold)] for atom in atoms]
             for atoms in instance.property.disjuncts
         ],
-        "heads": heads_of(instance.network),
-        "before": heads_of(instance.network.first) if stacked else [],
-        "units": [instance.network.units.tolist(), instance.network.biases.tolist()]
-        if isinstance(instance.network, Rectified)
+        "heads": [] if graph else heads_of(network),
+        "before": heads_of(network.first) if isinstance(network, Stacked) else [],
+        "units": [network.units.tolist(), network.biases.tolist()]
+        if isinstance(network, Rectified)
+        else [],
+        "nodes": [[*node] for node in network.nodes] if graph else [],
+        "constants": [
+            [name, str(array.dtype), array.shape, array.reshape(-1).tolist()]
+            for name, array in network.constants.items()
+        ]
+        if graph
         else [],
     }
 
@@ -141,11 +150,14 @@ def main():
     parser.add_argument("--dim", type=int, nargs=2, default=(2, 16))
     parser.add_argument("--scale", type=float, nargs=2, default=(16.0, 256.0))
     parser.add_argument("--timeout", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     kinds = options.kind or [*KINDS]
     scaled = any("scale" in instances.FAMILIES[kind].options for kind in kinds)
     given = {"scale": tuple(options.scale)} if scaled else {}
-    made = instances.make(options.count, kinds=kinds, dims=tuple(options.dim), seed=0, **given)
+    made = instances.make(
+        options.count, kinds=kinds, dims=tuple(options.dim), seed=options.seed, **given
+    )
     place = Path(tempfile.mkdtemp())
     folder = place / "folder"
     instances.save(folder, made)

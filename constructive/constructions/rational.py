@@ -16,12 +16,13 @@ short while logits are small: data of small integers or of short fractions.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from fractions import Fraction
 
 import numpy as np
 
 from constructive.data.dataset import Dataset
-from constructive.data.rational import RationalDataset, fractions
+from constructive.data.shapes import ExampleShapes, require_examples
+from constructive.exact import modular
 from constructive.exact.softmax import (
     LARGEST_LOGIT,
     Fractions,
@@ -32,8 +33,64 @@ from constructive.exact.softmax import (
 )
 from constructive.layers.attention import attend, examples
 from constructive.layers.layer import HeadShapes, check_targets
-from constructive.support.arrays import Array, private
-from constructive.support.errors import DataError
+from constructive.support.arrays import Array, as_array, frozen, private
+from constructive.support.errors import (
+    DataError,
+    PrecisionError,
+    in_three_parts,
+    require_positive,
+    require_seed,
+)
+from constructive.support.work import report
+from constructive.theory.bounds import require_room
+
+
+@dataclass(frozen=True, eq=False)
+class RationalDataset(ExampleShapes):
+    """T examples of exact rational numbers, each a context of n tokens, a query and a target.
+
+    The arrays are read-only and hold Fractions; integers, Fractions and floats are accepted, floats
+    as the dyadic rationals that they are.
+
+    Attributes:
+        contexts: (T, n, d), or (n, d) for one context that all examples share
+        queries: (T, d)
+        targets: (T,) or (T, d_out)
+
+    Raises:
+        DataError: for what is not a rational number, and for shapes that do not fit
+
+    Example:
+        >>> data = RationalDataset([[[1, 0], [1, 1]]], [[2, 3]], [Fraction(1, 3)])
+        >>> data.targets
+        array([Fraction(1, 3)], dtype=object)
+    """
+
+    contexts: Fractions
+    queries: Fractions
+    targets: Fractions
+
+    def __post_init__(self) -> None:
+        for name in ("contexts", "queries", "targets"):
+            object.__setattr__(self, name, frozen(fractions(name, getattr(self, name))))
+        self.set_sizes(self.contexts.shape)
+
+
+def fractions(name: str, values: object) -> Fractions:
+    """Return an array of Fractions with the values of integers, Fractions or floats."""
+    if isinstance(values, np.ndarray) or hasattr(values, "detach"):
+        array = as_array(values)
+    else:  # lists of long integers stay what they are
+        array = np.asarray(values, dtype=object)
+    flat = array.ravel().tolist()
+    try:
+        exact = [x if isinstance(x, Fraction) else Fraction(x) for x in flat]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(
+            f"{name} are not rational numbers: {error}",
+            suggestion="integers, Fractions, or finite floats",
+        ) from error
+    return array_of(exact, array.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +103,6 @@ class RationalLayer(HeadShapes):
         query_weights: W_Q (H, d, d_h)
         key_weights: W_K / ln(2), (H, d, d_h)
         readout: U (H d, d_out), with f = U^T z
-        in_words: in what numbers the weights are
 
     Raises:
         ParameterError: for what is not an array
@@ -63,8 +119,6 @@ class RationalLayer(HeadShapes):
     query_weights: Fractions
     key_weights: Fractions
     readout: Fractions
-
-    in_words: ClassVar[str] = "rational weights (W_K in units of ln 2)"
 
     def __post_init__(self) -> None:
         for name, weights in tuple(vars(self).items()):
@@ -172,3 +226,93 @@ def _unfit(example: int, error: UnfitLogitsError) -> DataError:
         witness=error.spread,
         suggestion=f"inputs for which they differ by at most {LARGEST_LOGIT} ln 2",
     )
+
+
+# Heads of small integers, drawn until Z has rank T; and the readout, solved exactly.
+
+
+_ATTEMPTS = 24
+
+
+@in_three_parts
+def build_rational(
+    dataset: Dataset | RationalDataset, *, num_heads: int, head_dim: int = 1, seed: int = 0
+) -> RationalLayer:
+    """Build a layer whose outputs are the targets: f(E_t, e_t) == y_t, as Fractions.
+
+    Args:
+        dataset: T examples, of integers or short rational numbers
+        num_heads: H
+        head_dim: d_h
+        seed: of W_Q and W_K
+
+    Raises:
+        ParameterError: for what is no dataset, and for counts that are not positive integers
+        CapacityError: for more examples than any contexts of these shapes allow
+        PrecisionError: where no small integers give Z rank T, such as for repeated inputs, and
+            where logits would be too large
+
+    Source: the proposition above (ours).
+
+    Example:
+        >>> from fractions import Fraction
+        >>> queries, targets = [[1, 2], [2, 1], [1, 1]], [Fraction(1, 3), 0, 7]
+        >>> data = RationalDataset([[1, 0], [0, 1]], queries, targets)
+        >>> layer = build_rational(data, num_heads=2)
+        >>> bool((layer(data.contexts, data.queries)[:, 0] == data.targets).all())
+        True
+    """
+    require_examples(dataset)
+    require_positive(num_heads=num_heads, head_dim=head_dim)
+    require_seed(seed)
+    if not isinstance(dataset, RationalDataset):
+        dataset = RationalDataset(dataset.contexts, dataset.queries, dataset.targets)
+    require_room(dataset, num_heads)
+    rng = np.random.default_rng(seed)
+    prime = next(modular.safe_primes())
+    scales = [
+        math.lcm(*(x.denominator for x in array.ravel().tolist()))
+        for array in (dataset.queries, dataset.contexts)
+    ]
+    total, width = dataset.num_examples, dataset.width
+    num_targets = dataset.target_matrix.shape[1]
+    smallest_excess, evaluated = 0, False
+    for attempt in range(_ATTEMPTS):
+        report("draw heads from small integers", attempt, _ATTEMPTS)
+        largest = 1 + attempt // 4
+        w_q, w_k = rng.integers(-largest, largest + 1, size=(2, num_heads, width, head_dim))
+        weights = fractions("W_Q", w_q) * scales[0], fractions("W_K", w_k) * scales[1]
+        readout = fractions("readout", np.zeros((num_heads * width, num_targets)))
+        layer = RationalLayer(*weights, readout)
+        try:
+            z = layer.intermediate(dataset.contexts, dataset.queries)
+        except DataError as error:
+            smallest_excess = error.witness
+            continue
+        evaluated = True
+        factors = modular.factor(_modulo(z, prime), prime)
+        if factors.rank == total:
+            chosen = factors.columns.tolist()
+            solution = matrix_of(z[:, chosen]).solve(matrix_of(dataset.target_matrix))
+            readout[chosen] = array_of(solution.tolist(), (total, num_targets))
+            return RationalLayer(*weights, readout)
+    if not evaluated:
+        raise PrecisionError(
+            f"logits of {smallest_excess} ln 2 would take numbers of that many bits",
+            witness=smallest_excess,
+            suggestion="data of small integers or of fractions with a small common denominator",
+        )
+    raise PrecisionError(
+        f"no integer weights up to {largest} gave Z rank T={total} in {_ATTEMPTS} attempts",
+        witness=total,
+        suggestion="another seed=, more heads, or build_memorizer, in floats",
+    )
+
+
+def _modulo(matrix: Fractions, prime: int) -> Array:
+    """Return rational numbers modulo p, after rows are scaled by their denominators."""
+    rows = []
+    for row in matrix.tolist():
+        scale = math.lcm(*(x.denominator for x in row))
+        rows.append([int(x * scale) % prime for x in row])
+    return modular.reduce(np.array(rows, dtype=np.float64), prime)

@@ -13,7 +13,16 @@ from typing import Any, TypeVar
 import numpy as np
 
 from constructive.certificates.certificate import Certificate
-from constructive.certificates.rocq.definitions import (
+from constructive.data.dataset import Dataset, different_inputs, token_numbers
+from constructive.exact import modular
+from constructive.exact.softmax import Point, Residues
+from constructive.layers.attention import attend, examples
+from constructive.layers.layer import AttentionLayer
+from constructive.layers.memorizer import Memorizer
+from constructive.recite.causal import picks
+from constructive.recite.corpus import Text
+from constructive.recite.decoder import Decoder
+from constructive.rocq.definitions import (
     FilledTheory,
     StoredNumbers,
     Theory,
@@ -21,16 +30,6 @@ from constructive.certificates.rocq.definitions import (
     theorems,
     whole,
 )
-from constructive.data.corpus import Text
-from constructive.data.dataset import Dataset, different_inputs, token_numbers
-from constructive.exact import modular
-from constructive.exact.softmax import Point, Residues
-from constructive.layers.attention import attend, examples
-from constructive.layers.causal import picks
-from constructive.layers.decoder import Decoder
-from constructive.layers.layer import AttentionLayer
-from constructive.layers.memorizer import Memorizer
-from constructive.layers.record import floats_of
 from constructive.support.arrays import Array, Integers, components
 from constructive.support.errors import ConstructiveError, FormatError, ParameterError
 from constructive.support.verdict import Verdict
@@ -127,7 +126,7 @@ def _rank_numbers(
     _certificate: Certificate | None, memorizer: Memorizer, dataset: Dataset
 ) -> StoredNumbers:
     """Return the numbers that Rocq has to speak of: W_Q, W_K and the data."""
-    layer = floats_of(memorizer.layer).leading
+    layer = memorizer.layer.leading
     sizes, contexts = _sizes_of(layer, dataset), dataset.contexts_of(slice(None))
     arrays = contexts, dataset.queries, layer.query_weights, layer.key_weights
     return StoredNumbers(
@@ -143,7 +142,7 @@ def _rank_evidence(
     Raises ParameterError for weights and data of which the claim *rank* does not hold.
     """
     prime, value, chosen = _evidence_of(certificate, "rank", _columns, "certify --claims rank")
-    layer = floats_of(memorizer.layer).leading
+    layer = memorizer.layer.leading
     fits = 1 < value < prime < modular.LARGEST_MODULUS and len(chosen) == dataset.num_examples
     if not (fits and (np.diff(chosen) > 0).all() and chosen[-1] < layer.num_heads * layer.width):
         raise _not_about("rank", "these weights and data", (prime, value, len(chosen)))
