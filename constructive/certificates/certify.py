@@ -21,8 +21,14 @@ from constructive.certificates.certificate import (
 from constructive.certificates.claims import paired
 from constructive.certificates.claims.decoders import DECODER_EXECUTED, DECODER_RANK, RECITES
 from constructive.certificates.claims.kind import MOST_BITS, CertifyOptions, ClaimKind, Subject
-from constructive.certificates.claims.layers import ERROR, GROUPING, LABELS, RANK
-from constructive.certificates.claims.rank import IMPOSSIBLE, AllWeights
+from constructive.certificates.claims.layers import (
+    ERROR,
+    GROUPING,
+    IMPOSSIBLE,
+    LABELS,
+    RANK,
+    AllWeights,
+)
 from constructive.certificates.claims.sequences import EQUALITY, SIZE
 from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset

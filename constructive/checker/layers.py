@@ -9,7 +9,7 @@ import numpy as np
 from . import pieces
 from .attend import of_lengths
 from .bounds import entries
-from .claim import About, Claim
+from .claim import About, Claim, Shown
 from .files import (
     ARRAYS,
     LENGTHS,
@@ -172,7 +172,12 @@ class Impossible(Claim):
         held = 64 * (tokens + total) * (width + 8) + 160 * len(digits) + 2 * sum(digits) + (8 << 20)
         return held, 100 * (tokens + total) * width + 1000 * len(digits)
 
+    @property
+    def unshown(self):
+        return f"no H = {self.evidence['heads']} heads have a readout for all targets"
+
     def check(self, about):
+        require("count" in self.evidence, "no examples are blamed")
         return check_impossible(self.evidence, about.data)
 
 
@@ -197,7 +202,8 @@ def check_impossible(evidence, data):
         inputs = np.concatenate([inputs, np.sort(ids, axis=1)], axis=1)
     number = len(different(inputs)[0])
     require(number > bound, f"{number} different examples, and {bound} are possible")
-    return heads, bound, number
+    detail = f"tokens span {kappa} dimensions, and their differences within contexts {delta}"
+    return Shown((heads, bound, number), detail)
 
 
 def different(rows):

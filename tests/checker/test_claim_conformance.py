@@ -39,7 +39,7 @@ from constructive import (
 from constructive.certificates import check as checking
 from constructive.certificates.certify import ALL_WEIGHTS, CLAIMS, family_of
 from constructive.certificates.claims.kind import CertifyOptions, ClaimKind
-from constructive.certificates.claims.rank import AllWeights
+from constructive.certificates.claims.layers import AllWeights
 from constructive.support.work import report
 
 UNREAD = {"retries"}

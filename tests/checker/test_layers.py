@@ -186,7 +186,7 @@ def impossible(checker, contexts, queries, vectors=(), pivots=(), zeros=0, **mor
         "vectors": [[hex(x) for x in vector] for vector in vectors], "zeros": zeros,
     }  # fmt: skip
     data = {"contexts": np.asarray(contexts), "queries": queries}
-    return checker.layers.check_impossible(evidence | more, data)
+    return checker.layers.check_impossible(evidence | more, data).numbers
 
 
 def many_queries(total, width):

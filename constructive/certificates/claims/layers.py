@@ -5,6 +5,7 @@ Nothing here is believed. A proposal that is wrong, or none, leaves a claim unde
 
 import math
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,16 +20,16 @@ from constructive.layers.memorizer import Memorizer
 from constructive.support.verdict import Claim, Verdict, pack
 from constructive.support.work import report, workers
 from constructive.theory import grouping
+from constructive.theory.capacity import Spans, Vectors, context_capacity, count_spans
 
 Evidence = dict[str, Any]
-_ATTEMPTS = 8  # Random normals that are tried for a group
 
 
 class Proposed(ClaimKind):
     """A claim that the checker judges, by evidence that is proposed here."""
 
     @abstractmethod
-    def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
+    def propose(self, subject: Subject[Any, Dataset]) -> Evidence:
         """Return evidence; without what it would need, and with `advice`, where there is none."""
 
     def judge(self, subject: Subject[Any, Any]) -> Claim:
@@ -43,12 +44,12 @@ class Proposed(ClaimKind):
         return Claim(self.name, found.statement, verdict, found.detail, found.witness, proof)
 
 
-def layer_of(subject: Subject[Memorizer, Dataset]) -> checker.Layer:
+def layer_of(subject: Subject[Any, Dataset]) -> checker.Layer:
     """Return the layer on the data as the checker has it, with what it has computed of them."""
     return subject.once(
         checker.Layer,
         lambda: checker.layer(
-            subject.weights.layer.tensors,
+            subject.weights.layer.tensors if isinstance(subject.weights, Memorizer) else {},
             subject.data.arrays,
             hashes=subject.fingerprints,
             bits=subject.options.max_prec,
@@ -144,4 +145,56 @@ class Labels(Proposed):
         return {"bound": claimed.hex()} if 0 < claimed < np.inf else {}
 
 
+# *impossible*: no H heads have a readout for all targets of these examples. The heads come before
+# the targets: those that depend on the targets may memorize each of them (proofs/24).
+#
+# It is Theorem 8 for a set J of more different examples than its rows of Z can have rank: that with
+# the least bound that was found (`theory.capacity`). Any such J is a proof.
+# The evidence is J, and integer vectors: the first are orthogonal to all tokens of J, the others
+# constant within each of its contexts; entry `pivots[i]` of vector i is zero in all later ones, so
+# that they are independent, and the tokens span d dimensions less the first ones, differences d
+# less all. Where tokens are so few that counting them says the same, J alone is the proof.
+
+
+@dataclass(frozen=True)
+class AllWeights:
+    """All W_Q and W_K of some heads, of which *impossible* speaks."""
+
+    num_heads: int  # H
+
+
+def vectors_of(spans: Spans, vectors: Vectors) -> dict[str, Any]:
+    """Return evidence of what contexts span: vectors, or none of them, and their pivots."""
+    return {
+        "vectors": [[hex(x) for x in vector] for vector in vectors],
+        "pivots": list(spans.pivots[: len(vectors)]),
+        "zeros": len(vectors) - (spans.tokens - spans.differences) if vectors else 0,
+    }
+
+
+class Impossible(Proposed):
+    """The claim *impossible*."""
+
+    name = "impossible"
+    options = frozenset({"seed"})
+
+    def propose(self, subject: Subject[AllWeights, Dataset]) -> Evidence:
+        """Return the examples that are too many for any fixed heads, and what their tokens span."""
+        report("eliminate, and look for vectors", 0, 1)
+        dataset, heads = subject.data, {"heads": subject.weights.num_heads}
+        found = context_capacity(dataset, subject.weights.num_heads, subject.rng)
+        blamed = found.blamed
+        if not len(blamed):
+            advice = f"contexts allow all {found.upper} different inputs, for almost all queries"
+            if not found.exact:
+                advice = f"contexts allow {found.lower} inputs or more; no obstacle was found"
+            return heads | {"advice": advice}
+        spans, shared = found.spans, dataset.shared_context
+        contexts = dataset.contexts[np.newaxis] if shared else dataset.contexts[blamed]
+        counted = count_spans(contexts) == (spans.tokens, spans.differences)
+        vectors = vectors_of(spans, () if counted else spans.orthogonal)
+        return heads | {"count": len(blamed), "examples": pack(blamed)} | vectors
+
+
 GROUPING, RANK, ERROR, LABELS = Grouping(), LayerRank(), Error(), Labels()
+IMPOSSIBLE = Impossible()
