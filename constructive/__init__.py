@@ -22,19 +22,19 @@ _HOMES = {
     "check": "certificates.check",
     "upper_bound_certificate": "certificates.certify",
     "build_memorizer": "constructions.build",
-    "build_decoder": "constructions.decoder",
+    "build_decoder": "recite.build",
     "Explanation": "constructions.build",
     "explain": "constructions.build",
     "generators": "data",
-    "Text": "data.corpus",
+    "Text": "recite.corpus",
     "Dataset": "data.dataset",
     "token_mixing": "data.dataset",
     "Padded": "data.padded",
     "padded": "data.padded",
     "RationalDataset": "constructions.rational",
     "AttentionLayer": "layers.layer",
-    "CausalLayer": "layers.causal",
-    "Decoder": "layers.decoder",
+    "CausalLayer": "recite.causal",
+    "Decoder": "recite.decoder",
     "ExtendedLayer": "layers.extended",
     "Memorizer": "layers.memorizer",
     "RationalLayer": "constructions.rational",
@@ -81,18 +81,14 @@ if TYPE_CHECKING:
     from constructive.constructions.build import Explanation as Explanation
     from constructive.constructions.build import build_memorizer as build_memorizer
     from constructive.constructions.build import explain as explain
-    from constructive.constructions.decoder import build_decoder as build_decoder
     from constructive.constructions.rational import RationalDataset as RationalDataset
     from constructive.constructions.rational import RationalLayer as RationalLayer
     from constructive.constructions.rational import build_rational as build_rational
     from constructive.data import generators as generators
-    from constructive.data.corpus import Text as Text
     from constructive.data.dataset import Dataset as Dataset
     from constructive.data.dataset import token_mixing as token_mixing
     from constructive.data.padded import Padded as Padded
     from constructive.data.padded import padded as padded
-    from constructive.layers.causal import CausalLayer as CausalLayer
-    from constructive.layers.decoder import Decoder as Decoder
     from constructive.layers.extended import ExtendedLayer as ExtendedLayer
     from constructive.layers.layer import AttentionLayer as AttentionLayer
     from constructive.layers.memorizer import Memorizer as Memorizer
@@ -100,6 +96,10 @@ if TYPE_CHECKING:
     from constructive.layers.record import DecoderRecord as DecoderRecord
     from constructive.layers.record import HeadRecord as HeadRecord
     from constructive.layers.record import TrainedRecord as TrainedRecord
+    from constructive.recite.build import build_decoder as build_decoder
+    from constructive.recite.causal import CausalLayer as CausalLayer
+    from constructive.recite.corpus import Text as Text
+    from constructive.recite.decoder import Decoder as Decoder
     from constructive.sequences.build import build_sequence_memorizer as build_sequence_memorizer
     from constructive.sequences.examples import SequenceDataset as SequenceDataset
     from constructive.sequences.memorizer import SequenceMemorizer as SequenceMemorizer

@@ -1,6 +1,7 @@
 """Hypothesis strategies for data that the theorems hold for, valid by construction.
 
-Needs hypothesis (`pip install ".[strategies]"`). Nothing is filtered or assumed away:
+Needs hypothesis (`pip install ".[strategies]"`). No dataset is filtered or assumed away (Hypothesis
+itself discards draws of lists in which an entry is there twice):
 contexts have rank n and queries have Kruskal rank min(T, d) exactly, by the proofs below, so every
 drawn example is used. Entries are small integers, stored as float64, and shrink towards zero.
 

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 
 from constructive import CausalLayer, Decoder, Text
-from constructive.layers.causal import read
-from constructive.layers.packed import drawn_signs
 from constructive.layers.record import DecoderRecord
+from constructive.recite.causal import read
+from constructive.recite.packed import drawn_signs
 
 WINDOW = 8
 SCALE = 64

@@ -27,7 +27,7 @@ from constructive.exact.float_model import (
     nearest,
 )
 from constructive.layers.attention import CausalView
-from constructive.layers.margins import readout_parts
+from constructive.recite.margins import readout_parts
 from constructive.support.arrays import Array
 
 # One operation of a program: rounded to nearest, or off by the most that a model allows.

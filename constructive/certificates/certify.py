@@ -1,45 +1,38 @@
 """`certify`: claims about stored weights on stored data, each proved, refuted or left undecided."""
 
+import importlib
 import math
 import operator
 import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import flint
 import numpy as np
 
 from constructive import __version__
 from constructive.certificates.certificate import (
-    DECODER_FORMAT,
     FORMAT,
     PAIRED_FORMAT,
-    SEQUENCE_FORMAT,
     Certificate,
 )
 from constructive.certificates.claims import paired
-from constructive.certificates.claims.decoders import DECODER_EXECUTED, DECODER_RANK, RECITES
-from constructive.certificates.claims.kind import MOST_BITS, CertifyOptions, ClaimKind, Subject
-from constructive.certificates.claims.layers import (
-    ERROR,
-    GROUPING,
+from constructive.certificates.claims.capacity import (
+    ALMOST_IMPOSSIBLE,
     IMPOSSIBLE,
-    LABELS,
-    RANK,
+    NEAR,
+    ONTO,
     AllWeights,
 )
-from constructive.certificates.claims.sequences import EQUALITY, SIZE
-from constructive.data.corpus import Text
+from constructive.certificates.claims.kind import MOST_BITS, CertifyOptions, ClaimKind, Subject
+from constructive.certificates.claims.layers import ERROR, GROUPING, LABELS, RANK
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import LENGTHS, require_examples
-from constructive.layers.decoder import Decoder
 from constructive.layers.extended import ExtendedLayer
 from constructive.layers.layer import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import TrainedRecord
-from constructive.sequences.examples import SequenceDataset
-from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.arrays import Array
 from constructive.support.errors import (
     DataError,
@@ -51,7 +44,6 @@ from constructive.support.errors import (
     shown,
     with_article,
 )
-from constructive.support.files import digest
 from constructive.support.tensors import fingerprint
 from constructive.support.work import one_blas_thread
 
@@ -65,11 +57,10 @@ def _by_name(*kinds: ClaimKind) -> dict[str, ClaimKind]:
 
 # A row for each family, in the order in which claims are judged. A new kind is a file and a line
 # here, its check among those of the checker, and a word in the help of `constructive certify`.
+# Weights of products say where their family is: `claimed_by` names a module with a `FAMILY`.
 CLAIMS = {
-    "layer": _by_name(GROUPING, RANK, ERROR, LABELS),
-    "decoder": _by_name(DECODER_RANK, RECITES, DECODER_EXECUTED),
-    "sequences": _by_name(EQUALITY, SIZE),
-    "all weights": _by_name(IMPOSSIBLE),
+    "layer": _by_name(GROUPING, RANK, ERROR, LABELS, ONTO, NEAR),
+    "all weights": _by_name(IMPOSSIBLE, ALMOST_IMPOSSIBLE),
 }
 
 # What a certificate says that it is about: the arrays, their hashes, and the programs.
@@ -112,36 +103,11 @@ def _describe_layer(weights: Memorizer, data: Dataset) -> tuple[dict[str, Any], 
     return describe_dataset(data), describe_arrays(weights.layer.tensors)
 
 
-def _describe_decoder(weights: Decoder, data: Text) -> tuple[dict[str, Any], dict[str, Any]]:
-    weights.require_same_tokens(data)
-    about_text = {
-        "texts": data.num_texts,
-        "tokens": len(data),
-        "vocabulary": len(data.vocabulary),
-        "sha256": digest(data.content()),
-    }
-    more = {"window": weights.layer.window, "storage": weights.record.storage}
-    return about_text, describe_arrays(weights.tensors) | more | weights.periodic
+@runtime_checkable
+class Claimed(Protocol):
+    """Weights of a product, about which a module of its own has claims."""
 
-
-def _describe_sequences(
-    weights: SequenceMemorizer, data: SequenceDataset
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    count, size = data.ids.shape
-    about_data = {
-        "sequences": count,
-        "context_size": size,
-        "tokens": len(data.tokens),
-        "task": data.task,
-        "sha256": digest(data.content()),
-    }
-    about_weights = {
-        "nonzero": weights.nonzero_parameters,
-        "embedding_depth": weights.embedding.depth,
-        "classifier_depth": weights.classifier.depth,
-        "sha256": digest(weights.content()),
-    }
-    return about_data, about_weights
+    claimed_by: ClassVar[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,10 +156,6 @@ class ClaimFamily:
 
 
 LAYERS = ClaimFamily("a layer", Dataset, FORMAT, CLAIMS["layer"], _describe_layer)
-DECODERS = ClaimFamily("decoders", Text, DECODER_FORMAT, CLAIMS["decoder"], _describe_decoder)
-SEQUENCES = ClaimFamily(
-    "sequences", SequenceDataset, SEQUENCE_FORMAT, CLAIMS["sequences"], _describe_sequences
-)
 # All weights of some heads, which have no arrays.
 ALL_WEIGHTS = ClaimFamily(
     "all weights", Dataset, FORMAT, CLAIMS["all weights"],
@@ -201,10 +163,11 @@ ALL_WEIGHTS = ClaimFamily(
 )  # fmt: skip
 
 
-def family_of(weights: Memorizer | SequenceMemorizer | Decoder) -> ClaimFamily:
+def family_of(weights: Any) -> ClaimFamily:  # noqa: ANN401 - what `_read` takes
     """Return the family of these weights. Raises ParameterError for other layers than of floats."""
     if not isinstance(weights, Memorizer):
-        return DECODERS if isinstance(weights, Decoder) else SEQUENCES
+        family: ClaimFamily = importlib.import_module(weights.claimed_by).FAMILY
+        return family
     if isinstance(weights.layer, AttentionLayer | ExtendedLayer):
         return LAYERS
     kind = type(weights.layer)
@@ -217,13 +180,11 @@ def family_of(weights: Memorizer | SequenceMemorizer | Decoder) -> ClaimFamily:
 
 # What users call.
 
-_DATA = Dataset, SequenceDataset, Text
-
 
 @in_three_parts
 def certify(
-    memorizer: "Memorizer | SequenceMemorizer | Decoder | torch.nn.Module",
-    dataset: Dataset | SequenceDataset | Text,
+    memorizer: "Memorizer | Claimed | torch.nn.Module",
+    dataset: Any,  # noqa: ANN401 - of the type that such weights have
     *,
     claims: Iterable[str] | None = None,
     epsilon: float | None = None,
@@ -278,10 +239,10 @@ def certify(
     weights, data = _read(memorizer, dataset)
     family = family_of(weights)
     if not isinstance(data, family.data):
-        names = type(weights).__name__, type(data).__name__
+        kinds = type(weights).__name__, type(data).__name__
         raise DataError(
-            f"{with_article(names[0])} does not fit {with_article(names[1])}",
-            witness=names,
+            f"{with_article(kinds[0])} does not fit {with_article(kinds[1])}",
+            witness=kinds,
             suggestion="a SequenceMemorizer with a SequenceDataset, a Decoder with a Text, any "
             "other with a Dataset",
         )
@@ -302,7 +263,9 @@ def certify(
 
 
 @in_three_parts
-def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) -> Certificate:
+def upper_bound_certificate(
+    dataset: Dataset, num_heads: int, *, head_dim: int | None = None, seed: int = 0
+) -> Certificate:
     """Prove that no H heads, chosen before the targets, have a readout for all targets.
 
     It holds wherever different examples are more than c(E; H) (Theorem 8, `theory.capacity`): for
@@ -313,9 +276,13 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) 
     is UNDECIDED; where it says that contexts allow all inputs, it is false for almost all queries,
     by Theorem 9.
 
+    With `head_dim` it proves instead that almost no targets are returned by any weights, where the
+    examples are more than c_1 (Theorem 36): the claim *almost_impossible*.
+
     Args:
-        dataset: T examples; their targets do not matter
+        dataset: T examples; their targets do not matter, but for how many entries they have
         num_heads: H
+        head_dim: d_h, for weights that may depend on the targets
         seed: of the search for J; whatever it finds is a proof
 
     Raises:
@@ -328,17 +295,18 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) 
         for all W_Q and W_K of H = 3 heads rank Z <= 7 on 8 different examples
     """
     require_examples(dataset, Dataset)
-    require_positive(num_heads=num_heads)
+    given = {"num_heads": num_heads} | ({} if head_dim is None else {"head_dim": head_dim})
+    require_positive(**given)
     require_seed(seed)
-    weights = AllWeights(operator.index(num_heads))  # as certificates keep it
+    weights = AllWeights(*map(operator.index, given.values()))  # as certificates keep them
     names = tuple(ALL_WEIGHTS.available(weights))
     with one_blas_thread(dataset.largest_product(weights.num_heads)):
         return ALL_WEIGHTS.prove(weights, dataset, names, CertifyOptions(seed=seed))
 
 
-def _read(given: Any, dataset: object) -> tuple[Memorizer | SequenceMemorizer | Decoder, object]:  # noqa: ANN401 - a module, perhaps
+def _read(given: Any, dataset: object) -> tuple["Memorizer | Claimed", object]:  # noqa: ANN401 - a module, perhaps
     """What was given as a memorizer and its data, with a constant entry for a module's biases."""
-    if isinstance(given, Memorizer | SequenceMemorizer | Decoder) and isinstance(dataset, _DATA):
+    if isinstance(given, Memorizer | Claimed) and _is_data(dataset):
         return given, dataset
     if hasattr(given, "state_dict") and isinstance(dataset, Dataset):
         memorizer = Memorizer.from_torch(given, dataset)
@@ -350,6 +318,13 @@ def _read(given: Any, dataset: object) -> tuple[Memorizer | SequenceMemorizer | 
         witness=named,
         suggestion="certify(memorizer, dataset): a Memorizer or a PyTorch module, and a "
         "Dataset; of files Memorizer.load(path) and Dataset.open(path)",
+    )
+
+
+def _is_data(dataset: object) -> bool:
+    """Return whether it is a dataset, or the data of a product, whose files have a format."""
+    return isinstance(dataset, Dataset) or (
+        hasattr(dataset, "FORMAT") and not isinstance(dataset, Claimed)
     )
 
 

@@ -12,11 +12,8 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from constructive.certificates.certificate import FORMATS
-from constructive.data.corpus import Text
 from constructive.data.dataset import Dataset
 from constructive.data.stored import FILES
-from constructive.sequences.examples import SequenceDataset
-from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.errors import FormatError, ParameterError, as_path, shown, with_article
 from constructive.support.verdict import Verdict, no_boolean
 from constructive.support.work import listened, report
@@ -27,9 +24,9 @@ CHECKER = Path(__file__).parent.with_name("checker")
 _CERTIFICATE, _WEIGHTS, _DATA = "certificate", "memorizer", "data"
 _KINDS = {
     **dict.fromkeys(FORMATS, _CERTIFICATE),
-    SequenceMemorizer.FORMAT: _WEIGHTS,
-    SequenceDataset.FORMAT: _DATA,
-    Text.FORMAT: _DATA,
+    "constructive sequence memorizer 1": _WEIGHTS,
+    "constructive sequences 1": _DATA,
+    "constructive text 1": _DATA,
 }
 # A line of the checker that tells what it is at (`checker/steps.py`).
 _STEP = re.compile(r"\.\.\. (.{1,99}): (\d{1,18}) of (\d{1,18})\n")

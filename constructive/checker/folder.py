@@ -7,7 +7,7 @@ Its files:
                        proves
     onnx/ proofs/      a graph for each network, and a proof for each instance
     vnnlib/ vnnlib2/   properties in VNN-LIB 1.0, or 2.0, or both; there are no other files
-    README.md          and perhaps LICENSE and generate_properties.py: not read
+    README.md          and perhaps LICENSE: not read
 """
 
 import csv
@@ -272,7 +272,7 @@ ROW = re.compile(
     rf"onnx/({NAME})\.onnx,(vnnlib2?)/({NAME})\.vnnlib,[0-9]{{1,6}}(?:\.[0-9]{{1,6}})?"
 )
 TABLES = {"instances.csv", "expected.csv"}
-WORDS = {"README.md", "LICENSE", "generate_properties.py"}
+WORDS = {"README.md", "LICENSE"}
 ENDS = {"onnx": ".onnx", "proofs": ".json"} | dict.fromkeys(VERSIONS, ".vnnlib")
 COLUMNS = {"instance", "answer", "float32", "network", "margin"}
 DIGITS = Fraction(1001, 1000)  # margins in expected.csv are rounded to four digits

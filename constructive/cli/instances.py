@@ -20,19 +20,20 @@ def make(
     *,
     output: Path,
     kind: list[str] | None = None,
-    count: int = 100,
+    count: int = 400,
     dim: str = "2:32",
     scale: str | None = None,
     margin: str | None = None,
     option: list[str] | None = None,
     seed: int = 0,
     timeout: float = 30.0,
+    vnncomp: Path | None = None,
+    wheel: Path | None = None,
 ) -> None:
     """Write a folder of instances in the layout of VNN-COMP, with a proof of each answer.
 
-    Instances come in groups with one network, such as twins: two thresholds, opposite answers. What
-    tools see says nothing of the answers, which are in `expected.csv` and `proofs/`. The same seed
-    gives the same bytes.
+    One or two instances are on a network. What tools see says nothing of the answers, which are in
+    `expected.csv` and `proofs/`. The same seed gives the same bytes.
 
     Args:
         output: Folder to write the instances to.
@@ -43,6 +44,8 @@ def make(
         margin: Distance of thresholds from the maximum; by default 0.05.
         option: NAME=VALUE or NAME=LEAST:MOST of another option of a family.
         timeout: Seconds for small networks; larger ones have more.
+        vnncomp: Folder of a benchmark as VNN-COMP takes it, without answers, to write too.
+        wheel: Wheel of this package, for the benchmark, until it is on an index.
 
     Examples:
 
@@ -50,7 +53,7 @@ def make(
 
         constructive instances make -o folder --kind needle --set decoy=0
     """
-    from constructive.instances.folder import save
+    from constructive.instances.folder import save, save_benchmark
     from constructive.instances.making import KINDS
     from constructive.instances.making import make as made
 
@@ -68,10 +71,12 @@ def make(
         **ranges,
     )
     words = ["instances", "make", "--count", str(count), "--dim", dim]
-    words += ["--timeout", str(timeout), *(f"--kind={each}" for each in kind or KINDS)]
+    words += ["--timeout", str(timeout), *(f"--kind={each}" for each in kind or ())]
     words += [f"--{name}={text}" for name, text in fixed.items() if text is not None]
     words += [f"--set={text}" for text in option or ()]
-    save(output, group, timeout=timeout, command=words)
+    save(output, group, timeout=timeout)
+    if vnncomp is not None:
+        save_benchmark(vnncomp, group, timeout=timeout, command=words, wheel=wheel)
     sat = sum(each.answer == "sat" for each in group)
     say(f"{len(group)} instances, {sat} of them sat, written to {output}")
 
@@ -114,9 +119,9 @@ def score(folder: Path, results: Path) -> None:
 
     Rows of RESULTS have the name of an instance or its .vnnlib file; then sat, unsat, unknown,
     timeout or error; then perhaps a witness ((X_0 v) ... (Y_0 v)), or the path of one. Other words
-    count as unknown, and are named. Witnesses are replayed in onnxruntime and in float64. They may
-    be outside of the box, and miss the property, by 1e-4 as in VNN-COMP; others do not show that
-    sat is right.
+    count as unknown, and are named. Witnesses may be files NETWORK_NAME.counterexample.gz beside
+    RESULTS. They are replayed in onnxruntime and in float64: in the box, with outputs that meet the
+    property, as the rules of VNN-COMP 2026 ask; others do not show that sat is right.
 
     Exit status 1 if results are FALSE, sat and unsat confused, both in real arithmetic and in
     float32: a verifier has to be sound in one of both.

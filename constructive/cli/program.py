@@ -8,7 +8,7 @@ import platform
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import Enum, StrEnum
@@ -79,7 +79,7 @@ _LETTERS = {
     "quiet": "-q", "width": "-d",
 }  # fmt: skip
 # Options whose names mean something else, or nothing, in Python.
-_NAMES = {"as_json": "--json", "file_format": "--format", "option": "--set"}
+_NAMES = {"as_json": "--json", "option": "--set"}
 # Parameters of the library, in its messages, whose options have other names.
 _SAID = {"num_heads": "heads", "num_examples": "examples"}
 # What is wrong whatever the files are, so that it is said before they are looked at. The most jobs
@@ -146,10 +146,10 @@ def command(
                             given[each] = output_file(_option(each), given[each], *endings)
                     function(**given)
                 except ConstructiveError as error:
-                    for said_as, option in _SAID.items():
-                        if option in own and f"{said_as}=" in str(error):
-                            error.add_note(f"  {said_as} is the option --{option}")
-                    raise
+                    said_so = _in_options(error, own.values())
+                    if said_so is error:
+                        raise
+                    raise said_so from None
 
         called.__doc__ = text
         called.__signature__ = signature.replace(parameters=made)  # type: ignore[attr-defined] # of typer
@@ -186,6 +186,23 @@ def _require_in_range(name: str, given: object) -> None:
                 witness=value,
                 suggestion=f"{option}={min(max(value, least), most)}",
             )  # fmt: skip
+
+
+def _in_options(error: ConstructiveError, own: Collection[inspect.Parameter]) -> ConstructiveError:
+    """Return an error with the options of a command where it has arguments of Python."""
+    names = [each.name for each in own if each.kind is inspect.Parameter.KEYWORD_ONLY]
+    options = {name: _option(name) for name in names}
+    options |= {said: _option(name) for said, name in _SAID.items() if name in names}
+    value = r"'([\w-]+)'|(-?[\d.]*\d(?:e-?\d+)?)"
+    named = re.compile(rf"\b({'|'.join(options) or '=='})(?:=(?:{value})?|(?= >= ))")
+
+    def option(found: re.Match[str]) -> str:
+        return f"{options[found[1]]} {found[2] or found[3] or ''}".rstrip()
+
+    problem, suggestion = (named.sub(option, part) for part in (error.problem, error.suggestion))
+    if (problem, suggestion) == (error.problem, error.suggestion):
+        return error
+    return type(error)(problem, witness=error.witness, suggestion=suggestion)
 
 
 def _option(name: str) -> str:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import constructive
-from constructive.certificates.rocq import compiling as formal
 from constructive.cli.outputs import end, say
 from constructive.cli.program import app, command, require_rocq
+from constructive.rocq import compiling as formal
 from constructive.support.errors import ParameterError
 from constructive.theory import proofs
 from constructive.theory.bounds import heads_in_words

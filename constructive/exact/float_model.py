@@ -441,7 +441,7 @@ def _both(one: npt.ArrayLike, other: npt.ArrayLike) -> Array:
 # "pairwise" is what usual libraries do; "any contraction" is what einsum of many arrays may do;
 # "scaled" is for libraries that multiply by 1 / sqrt(d_h) or fold log2 e, and for split softmax.
 # "products" are for tensor cores, which round factors: certificates know them for decoders of
-# integers only (`layers.causal.integers`).
+# integers only (`recite.causal.integers`).
 
 
 EXP_ULPS = 32  # Units in the last place by which exponentials in float32 may be off: 64 u

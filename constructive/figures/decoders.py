@@ -19,15 +19,15 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from constructive.constructions.decoder import build_decoder
-from constructive.data.corpus import Text
 from constructive.data.samples import english_text
 from constructive.exact.directed import percent
 from constructive.exact.softmax import Floats
 from constructive.figures import drawing
 from constructive.layers.attention import CausalView, attend
-from constructive.layers.decoder import Decoder
-from constructive.layers.margins import Margins, recital
+from constructive.recite.build import build_decoder
+from constructive.recite.corpus import Text
+from constructive.recite.decoder import Decoder
+from constructive.recite.margins import Margins, recital
 from constructive.support.arrays import Array, Integers
 from constructive.support.work import report
 

@@ -8,7 +8,7 @@
 True
 """
 
-from constructive.instances.folder import check, save
+from constructive.instances.folder import check, save, save_benchmark
 from constructive.instances.instance import (
     Answer,
     Family,
@@ -46,5 +46,6 @@ __all__ = [
     "planted",
     "robust",
     "save",
+    "save_benchmark",
     "score",
 ]

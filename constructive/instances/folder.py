@@ -9,9 +9,13 @@
     expected.csv                 answers, families, margins, how hard a witness is to find
     proofs/NAME.json             the proof of an answer, and the hashes of what it is about
     README.md                    what all that is, licence, versions
-    generate_properties.py       makes them anew from another seed, as the competition asks
 
-Tools see `onnx`, `vnnlib`, `vnnlib2` and `instances.csv`, which say nothing of the answers.
+Tools see `onnx`, `vnnlib`, `vnnlib2` and `instances.csv`, which say nothing of the answers. For the
+competition itself there is a folder without answers (`save_benchmark`)::
+
+    1.0/ 2.0/                    onnx/, vnnlib/ and instances.csv, for each version of VNN-LIB
+    generate_properties.py       makes them anew from another seed
+    requirements.txt             what that needs, and perhaps the wheel of this package
 """
 
 import csv
@@ -45,10 +49,7 @@ _SECONDS = 1e-6, 999_999  # The least and the largest timeout that `instances.cs
 # Slopes of a network that a bound goes through in the time that it takes to start: time limits grow
 # with that. Measured: bounds of auto_LiRPA 0.7.1 take 10 ms and 58 ns for each slope.
 _SLOPES = 170_000
-_SCRIPT = '''"""Make these instances anew: python generate_properties.py SEED
-
-It needs `pip install "{distribution}[instances]"`.
-"""
+_SCRIPT = '''"""Make this benchmark anew: python generate_properties.py SEED."""
 
 import shutil
 import subprocess
@@ -60,13 +61,15 @@ HERE = Path(__file__).resolve().parent
 COMMAND = {command}
 
 with tempfile.TemporaryDirectory() as place:
-    made = Path(place) / "instances"
-    words = [sys.executable, "-m", "constructive", *COMMAND, "--seed", sys.argv[1], "-o", str(made)]
+    made = Path(place) / "made"
+    words = [*COMMAND, "--seed", sys.argv[1], "-o", str(Path(place) / "answers")]
+    words = [sys.executable, "-m", "constructive", *words, "--vnncomp", str(made)]
     subprocess.run(words, check=True)
-    for part in ("onnx", "vnnlib", "vnnlib2", "proofs"):
-        shutil.rmtree(HERE / part, ignore_errors=True)
-    shutil.copytree(made, HERE, dirs_exist_ok=True)
+    for version in {versions}:
+        shutil.rmtree(HERE / version, ignore_errors=True)
+        shutil.copytree(made / version, HERE / version)
 '''
+_MOST_SECONDS = 6 * 3600  # Of all instances of a benchmark together, in the rules of 2026
 _README = """# Instances for verifiers of neural networks, with proved answers
 
 Made by {distribution} {version}: {count} instances, {sat} of them sat.
@@ -137,7 +140,6 @@ def save(
     instances: Sequence[Instance],
     *,
     timeout: float = 30.0,
-    command: Sequence[str] = (),
 ) -> None:
     """Write a folder of instances, whole or not at all. The same instances give the same bytes.
 
@@ -146,7 +148,6 @@ def save(
         instances: with different names
         timeout: of small networks, in seconds from 1e-6 to 999,999; larger ones have more, as far
             as a bound takes longer
-        command: words of `constructive` that make these instances; for `generate_properties.py`
 
     Raises:
         MissingExtraError: without onnx
@@ -161,16 +162,10 @@ def save(
         >>> sorted(file.name for file in folder.iterdir())[:3]
         ['README.md', 'expected.csv', 'instances.csv']
     """
-    names = [*file_names(instances), *["generate_properties.py"] * bool(command)]
+    names = file_names(instances)
     names += [name for name in _named_in(folder) if name not in names]
     require_positive(instances=len(instances))
-    number = isinstance(timeout, Real) and not isinstance(timeout, bool)
-    if not (number and _SECONDS[0] <= timeout <= _SECONDS[1]):
-        raise ParameterError(
-            f"timeout={shown(timeout)} is not a number of seconds",
-            witness=shown(timeout),
-            suggestion="timeout=60; from 0.000001 to 999999",
-        )
+    _require_seconds(timeout)
     networks: dict[str, bytes] = {}
     with replacing_folder(folder, names) as new:
         for done, instance in enumerate(instances):
@@ -213,9 +208,72 @@ def save(
             models="\n".join(f"- {words_of(name)}" for name in models),
         )
         (new / "README.md").write_text(about, encoding="utf-8")
-        if command:
-            script = _SCRIPT.format(distribution=DISTRIBUTION, command=[*command])
-            (new / "generate_properties.py").write_text(script, encoding="utf-8")
+
+
+def save_benchmark(
+    folder: str | Path,
+    instances: Sequence[Instance],
+    *,
+    command: Sequence[str],
+    timeout: float = 30.0,
+    wheel: str | Path | None = None,
+) -> None:
+    """Write a benchmark as VNN-COMP takes it, in both versions of VNN-LIB, without answers.
+
+    Args:
+        folder: its path; there must be nothing, or an old benchmark of these files
+        instances: with different names
+        command: words of `constructive` that make these instances, without a seed and paths
+        timeout: of small networks, in seconds
+        wheel: a file of this package, until it is on an index; `requirements.txt` then names it
+
+    Raises:
+        MissingExtraError: without onnx
+        OutputError: where the folder cannot be written
+        ParameterError: as `save` does, and if all instances may take more than six hours
+    """
+    file_names(instances)
+    _require_seconds(timeout)
+    limits = [_seconds(timeout, each.network) for each in instances]
+    if sum(map(float, limits)) > _MOST_SECONDS:
+        raise ParameterError(
+            f"the time limits of {len(instances)} instances are more than 6 hours together",
+            witness=sum(map(float, limits)),
+            suggestion="fewer instances, or a smaller timeout",
+        )
+    graphs = {each.network_name: each.network for each in instances}
+    rows = [
+        (f"onnx/{each.network_name}.onnx", f"vnnlib/{each.name}.vnnlib", limit)
+        for each, limit in zip(instances, limits, strict=True)
+    ]
+    versions = [version for version, _ in _VERSIONS.values()]
+    needs = f"./{Path(wheel).name}[instances]" if wheel else f"{DISTRIBUTION}[instances]"
+    files = {
+        "generate_properties.py": _SCRIPT.format(command=[*command], versions=versions).encode(),
+        "requirements.txt": f"{needs}\n".encode(),
+    }
+    if wheel:
+        files[Path(wheel).name] = regular_file(Path(wheel)).read_bytes()
+    for version, in_version in _VERSIONS.values():
+        files[f"{version}/instances.csv"] = _table(rows).encode()
+        for name, network in graphs.items():
+            files[f"{version}/onnx/{name}.onnx"] = written(network)
+        for each in instances:
+            text = in_version(each.property, each.style)
+            files[f"{version}/vnnlib/{each.name}.vnnlib"] = text.encode()
+    with replacing_folder(folder, [*files]) as new:
+        for name, content in files.items():
+            (new / name).write_bytes(content)
+
+
+def _require_seconds(timeout: float) -> None:
+    number = isinstance(timeout, Real) and not isinstance(timeout, bool)
+    if not (number and _SECONDS[0] <= timeout <= _SECONDS[1]):
+        raise ParameterError(
+            f"timeout={shown(timeout)} is not a number of seconds",
+            witness=shown(timeout),
+            suggestion="timeout=60; from 0.000001 to 999999",
+        )
 
 
 def _named_in(folder: str | Path) -> list[str]:
@@ -227,7 +285,7 @@ def _named_in(folder: str | Path) -> list[str]:
     parts = [f"{part}/{name}.vnnlib" for part in _VERSIONS for name in rows]
     proofs = [f"proofs/{name}.json" for name in rows]
     graphs = {f"onnx/{row.network}.onnx" for row in rows.values()}
-    return [*parts, *proofs, *graphs, "generate_properties.py"]
+    return [*parts, *proofs, *graphs]
 
 
 def proof_document(instance: Instance, hashes: dict[str, str]) -> dict[str, Any]:

@@ -31,7 +31,8 @@ FAMILIES: dict[str, type[Family]] = {
     )
 }
 PLANTED = ("needle", "corner", "shadow")  # families of one layer with a planted maximum
-KINDS = ("operator", "narrow", "readout", *PLANTED, "rounding")  # made by default
+# Made by default; there are many operators, so they have three turns.
+KINDS = ("operator", "narrow", "operator", "readout", "operator", *PLANTED, "rounding")
 # What groups ask for, in a random order of ten: one of two thresholds or boxes of a network says
 # nothing about the other, so that answers cannot be guessed.
 _SAT, _UNSAT = TWINS

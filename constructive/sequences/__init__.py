@@ -4,5 +4,5 @@ In reading order: `storage` (numbers and symbols in files), `examples` (sequence
 labels), `network` (ReLU networks and uniform attention), `dictionary` (steps that compare integers,
 and a table in a narrow network), `constructions` (tokens to integers whose sums tell contexts
 apart), `floats` (what floats make of networks), `memorizer` (the three parts together, and the
-bound of their weights), `build` (how they are found).
+bound of their weights), `build` (how they are found), `claims`.
 """

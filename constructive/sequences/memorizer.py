@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import isqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -161,6 +161,7 @@ class SequenceMemorizer(JsonFile, Shown):
     """
 
     FORMAT = "constructive sequence memorizer 1"
+    claimed_by: ClassVar[str] = "constructive.sequences.claims"
 
     task: Task
     context_size: int

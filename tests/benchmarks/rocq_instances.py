@@ -14,10 +14,10 @@ from unittest import mock
 from measuring import saved, timed
 
 from constructive import build_memorizer, certify, generators, upper_bound_certificate
-from constructive.certificates.rocq import compiling as rocq
-from constructive.certificates.rocq.confirm import confirm, gigabytes
-from constructive.certificates.rocq.definitions import write
-from constructive.certificates.rocq.theories import ERROR, IMPOSSIBLE, RANK
+from constructive.rocq import compiling as rocq
+from constructive.rocq.confirm import confirm, gigabytes
+from constructive.rocq.definitions import write
+from constructive.rocq.theories import ERROR, IMPOSSIBLE, RANK
 
 SMALL = (100, 12, 16, 9)  # T, n, d, H
 LARGE = (621, 32, 64, 20)

@@ -21,10 +21,10 @@ from mutations import pick, spoil
 from triples import described, digest
 
 from constructive import Decoder, Text, build_decoder, certify
-from constructive.layers.causal import CausalLayer
-from constructive.layers.decoder import file_content
-from constructive.layers.packed import packable
 from constructive.layers.record import DecoderRecord
+from constructive.recite.causal import CausalLayer
+from constructive.recite.decoder import file_content
+from constructive.recite.packed import packable
 
 NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
 CLAIMS = ("rank", "recites", "executed")

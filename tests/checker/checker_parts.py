@@ -27,9 +27,9 @@ from constructive.certificates.check import CHECKER as FOLDER
 from constructive.exact.float_model import ANY_CONTRACTION, MODELS, Format
 from constructive.instances import Atom, Box, Head, Network, Property
 from constructive.instances.properties import version_1
-from constructive.layers.causal import CausalLayer
-from constructive.layers.decoder import Decoder
 from constructive.layers.record import DecoderRecord
+from constructive.recite.causal import CausalLayer
+from constructive.recite.decoder import Decoder
 
 FILES_OF = {
     Dataset: ("certificate.json", "weights.safetensors", "data.npz"),

@@ -31,7 +31,7 @@ from constructive.certificates.certificate import DECODER_FORMAT
 from constructive.certificates.certify import describe_arrays
 from constructive.exact import float_model
 from constructive.exact.float_enclosure import ENOUGH, exponentials
-from constructive.layers import exact_logits
+from constructive.recite import exact_logits
 from constructive.support.files import digest
 from constructive.support.verdict import pack
 

@@ -22,7 +22,7 @@ from constructive import (
 from constructive.exact.float_enclosure import Tabulated
 from constructive.exact.float_model import FLOAT32, MODELS
 from constructive.layers.attention import CausalView, attend
-from constructive.layers.margins import exact_tokens, recital
+from constructive.recite.margins import exact_tokens, recital
 
 PROVED, REFUTED, UNDECIDED = Verdict.PROVED, Verdict.REFUTED, Verdict.UNDECIDED
 EXACT = "multiples of 1/2"
@@ -349,7 +349,7 @@ def test_certify_leaves_room_for_the_checker(monkeypatch):
     found = recital(decoder, text)
     nearly = np.full(len(found.share), 1.0 - 2.0**-30)
     known = type(found)(found.places, found.least, found.most, found.error, nearly)
-    monkeypatch.setattr("constructive.certificates.claims.decoders.recital", lambda *_, **__: known)
+    monkeypatch.setattr("constructive.recite.claims.recital", lambda *_, **__: known)
     assert certify(decoder, text, claims=["executed"])["executed"].verdict is UNDECIDED
 
 

@@ -23,7 +23,7 @@ from compact_parts import changed, compact
 
 from constructive import PrecisionError, Text, Verdict, certify, check
 from constructive.exact.float_model import INTEGER_MODELS, MODELS, nearest
-from constructive.layers.margins import integer_margins, recital, require_integers
+from constructive.recite.margins import integer_margins, recital, require_integers
 
 PLAIN = "float32, pairwise"
 NEAR = 1e-7  # what `up` may add

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from constructive import Decoder, FormatError, Text, build_decoder
-from constructive.constructions import compact as construction
-from constructive.layers import decoder as decoders
-from constructive.layers.packed import NAMES, drawn_signs, order_of, pack, packable, parity, unpack
+from constructive.recite import compact as construction
+from constructive.recite import decoder as decoders
+from constructive.recite.packed import NAMES, drawn_signs, order_of, pack, packable, parity, unpack
 from constructive.support.tensors import serialized
 
 BITS = {"W_Q": (2, 3, 1), "W_K": (2, 3, 1), "U": (9, 2), "embedding": (4, 3)}

@@ -28,7 +28,7 @@ from constructive import (
     check,
     generators,
 )
-from constructive.certificates.claims.sequences import largest_sizes
+from constructive.sequences.claims import largest_sizes
 from constructive.sequences.memorizer import BoundSizes
 from constructive.support.files import digest
 
@@ -361,8 +361,8 @@ PROBLEMS = [
 
 
 CLAIMED = [
-    (0, "product_hash"), (0, "separating_set"), (1, "separating_set"), (1, "float_power_hash"),
-    (2, "float_power_hash"), (3, "product_hash"),
+    (0, "product_hash"), (0, "separating_set"), (1, "separating_set"), (1, "float_separating_set"),
+    (2, "float_separating_set"), (3, "product_hash"),
 ]  # fmt: skip
 
 

@@ -7,12 +7,12 @@ import pytest
 from test_decoder import TEXTS
 
 from constructive import ParameterError, PrecisionError, Text, build_decoder
-from constructive.constructions import compact
-from constructive.constructions.compact_readout import nearest_plane, polished, solve_cells
-from constructive.constructions.compact_tokens import base_of, cells_of, points_of
 from constructive.exact.softmax import Floats
 from constructive.layers.attention import CausalView, attend
-from constructive.layers.causal import LEAD, picks, read
+from constructive.recite import compact
+from constructive.recite.causal import LEAD, picks, read
+from constructive.recite.compact_readout import nearest_plane, polished, solve_cells
+from constructive.recite.compact_tokens import base_of, cells_of, points_of
 
 ENGLISH = (Path(__file__).parents[2] / "LICENSE").read_text()
 

@@ -24,9 +24,9 @@ from constructive import (
     build_decoder,
     certify,
 )
-from constructive.constructions.decoder import TAKES, spread_codes
 from constructive.exact.float_model import FLOAT32, rounded
-from constructive.layers.margins import exact_tokens, recital
+from constructive.recite.build import TAKES, spread_codes
+from constructive.recite.margins import exact_tokens, recital
 
 # Both constructions of decoders keep the laws; what many parameters are by default.
 

@@ -193,8 +193,8 @@ def test_attention_off_the_top():
 @pytest.mark.parametrize(
     ("shared", "size", "head_dim", "totals"),
     [
-        (False, 4, 4, [10, 10, 16, 18]),
-        (False, 4, 1, [1, 10, 16, 18]),  # only Theorem 1 asks for more than d_h = 1
+        (False, 4, 4, [10, 10, 18]),
+        (False, 4, 1, [1, 10, 18]),  # only Theorem 1 asks for more than d_h = 1
         (False, 1, 1, [1, 1, 6]),
         (True, 4, 4, [10]),
     ],

@@ -27,9 +27,9 @@ from constructive import (
     generators,
 )
 from constructive.exact.float_model import INTEGER_MODELS, MODELS
-from constructive.layers.causal import picks, read
-from constructive.layers.margins import recital
 from constructive.layers.record import TrainedRecord
+from constructive.recite.causal import picks, read
+from constructive.recite.margins import recital
 
 # Exported models in the programs that evaluate them: PyTorch by its back ends, and onnxruntime.
 

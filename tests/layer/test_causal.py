@@ -18,8 +18,8 @@ from constructive.exact.float_model import FLOAT32, FLOAT64, MODELS, STORAGES, m
 from constructive.exact.softmax import Point, Residues
 from constructive.layers import residues
 from constructive.layers.attention import CausalView, Shared
-from constructive.layers.exact_logits import exact_logits, exact_positions
-from constructive.layers.margins import Margins, average_sizes, margins
+from constructive.recite.exact_logits import exact_logits, exact_positions
+from constructive.recite.margins import Margins, average_sizes, margins
 
 PRIME = next(modular.safe_primes())
 SEEDS = st.integers(0, 2**32 - 1)

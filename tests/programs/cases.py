@@ -9,9 +9,9 @@ import numpy as np
 from emulated import READOUTS, Order, Softmax, choices, drawn
 
 from constructive.exact.float_model import MODELS, rounded
-from constructive.layers.causal import CausalLayer
-from constructive.layers.exact_logits import exact_positions
-from constructive.layers.margins import margins
+from constructive.recite.causal import CausalLayer
+from constructive.recite.exact_logits import exact_positions
+from constructive.recite.margins import margins
 
 # Small cases. Each knows the bound of its outputs, and what they are in real arithmetic: float64 is
 # near enough, as its errors are 2^-29 of those that are bounded.

@@ -16,8 +16,8 @@ from scipy.special import softmax
 
 from constructive import ParameterError, PrecisionError, Text, Verdict, certify
 from constructive.exact.float_model import FLOAT32, FORMATS, INTEGER_MODELS, MODELS
-from constructive.layers.causal import picks, read
-from constructive.layers.margins import require_integers
+from constructive.recite.causal import picks, read
+from constructive.recite.margins import require_integers
 
 
 @pytest.mark.parametrize("model", MODELS)

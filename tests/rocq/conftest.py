@@ -5,9 +5,9 @@ from contextlib import nullcontext
 
 import pytest
 
-from constructive.certificates.rocq import compiling as rocq
-from constructive.certificates.rocq import confirm
-from constructive.certificates.rocq.theories import ERROR, IMPOSSIBLE, RECITES
+from constructive.rocq import compiling as rocq
+from constructive.rocq import confirm
+from constructive.rocq.theories import ERROR, IMPOSSIBLE, RECITES
 
 
 @pytest.fixture(scope="session")

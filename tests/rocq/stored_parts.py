@@ -7,8 +7,8 @@ import subprocess
 import pytest
 
 from constructive import Dataset, FormatError, Text
-from constructive.certificates.rocq.confirm import confirm_instances, read, require_same
-from constructive.certificates.rocq.definitions import write
+from constructive.rocq.confirm import confirm_instances, read, require_same
+from constructive.rocq.definitions import write
 
 
 def version():

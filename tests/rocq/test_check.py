@@ -13,7 +13,7 @@ from stored_parts import needs_rocq
 from typer.testing import CliRunner
 
 from constructive import cli
-from constructive.certificates.rocq import compiling as rocq
+from constructive.rocq import compiling as rocq
 from constructive.support.errors import MissingExtraError, OutputError
 from constructive.support.work import progress_to
 from constructive.theory import proofs

@@ -27,9 +27,9 @@ from constructive import (
     cli,
     generators,
 )
-from constructive.certificates.rocq import compiling as rocq
-from constructive.certificates.rocq import definitions, theories
-from constructive.certificates.rocq.confirm import (
+from constructive.rocq import compiling as rocq
+from constructive.rocq import definitions, theories
+from constructive.rocq.confirm import (
     AXIOMS,
     compile_files,
     confirm,
@@ -39,8 +39,8 @@ from constructive.certificates.rocq.confirm import (
     read,
     require_same,
 )
-from constructive.certificates.rocq.definitions import MAIN, write
-from constructive.certificates.rocq.theories import RANK, RANK_ARRAYS, right_inverse
+from constructive.rocq.definitions import MAIN, write
+from constructive.rocq.theories import RANK, RANK_ARRAYS, right_inverse
 
 
 def layers():

@@ -29,9 +29,9 @@ from constructive import (
     cli,
     generators,
 )
-from constructive.certificates.rocq import confirm as confirmation
-from constructive.certificates.rocq.confirm import confirm
-from constructive.certificates.rocq.theories import ERROR, ERROR_ARRAYS, NotConfirmableError
+from constructive.rocq import confirm as confirmation
+from constructive.rocq.confirm import confirm
+from constructive.rocq.theories import ERROR, ERROR_ARRAYS, NotConfirmableError
 
 HOW_TO = Path(__file__).parent.parent.parent / "docs" / "how-to" / "verify-a-certificate.md"
 

@@ -18,10 +18,10 @@ from stored_parts import (
 )
 
 from constructive import DataError, FormatError, Text, build_decoder, certify
-from constructive.certificates.rocq import theories
-from constructive.certificates.rocq.confirm import confirm, read
-from constructive.certificates.rocq.definitions import write
-from constructive.certificates.rocq.theories import RECITES, NotConfirmableError, stored_decoder
+from constructive.rocq import theories
+from constructive.rocq.confirm import confirm, read
+from constructive.rocq.definitions import write
+from constructive.rocq.theories import RECITES, NotConfirmableError, stored_decoder
 
 RHYME = "one for the cook, one for the crook, and one for the boy with the broken hook"
 ARRAYS = (

@@ -26,9 +26,9 @@ from constructive import (
     generators,
     upper_bound_certificate,
 )
-from constructive.certificates.rocq.confirm import confirm, read, require_same
-from constructive.certificates.rocq.definitions import write
-from constructive.certificates.rocq.theories import (
+from constructive.rocq.confirm import confirm, read, require_same
+from constructive.rocq.definitions import write
+from constructive.rocq.theories import (
     IMPOSSIBLE,
     INPUT_ARRAYS,
     MODULUS,

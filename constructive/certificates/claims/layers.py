@@ -5,7 +5,6 @@ Nothing here is believed. A proposal that is wrong, or none, leaves a claim unde
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from constructive.layers.memorizer import Memorizer
 from constructive.support.verdict import Claim, Verdict, pack
 from constructive.support.work import report, workers
 from constructive.theory import grouping
-from constructive.theory.capacity import Spans, Vectors, context_capacity, count_spans
 
 Evidence = dict[str, Any]
 
@@ -45,11 +43,12 @@ class Proposed(ClaimKind):
 
 
 def layer_of(subject: Subject[Any, Dataset]) -> checker.Layer:
-    """Return the layer on the data as the checker has it, with what it has computed of them."""
+    """Return the layer, or none, on the data as the checker has it, with what it has computed."""
+    weights = subject.weights
     return subject.once(
         checker.Layer,
         lambda: checker.layer(
-            subject.weights.layer.tensors if isinstance(subject.weights, Memorizer) else {},
+            weights.layer.tensors if isinstance(weights, Memorizer) else {},
             subject.data.arrays,
             hashes=subject.fingerprints,
             bits=subject.options.max_prec,
@@ -82,6 +81,10 @@ class LayerRank(Proposed):
     name = "rank"
     options = frozenset({"seed"})
 
+    def is_usual(self, weights: Memorizer) -> bool:
+        """Return whether heads are fixed, so that a readout has to return any targets."""
+        return weights.record.construction != "tangent"
+
     def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return a prime, a point and columns at which Z has rank T; a solution for `--quick`."""
         layer = subject.weights.layer.leading
@@ -110,6 +113,10 @@ class Error(Proposed):
     name = "error"
     options = frozenset({"epsilon", "max_prec"})
 
+    def is_usual(self, weights: Memorizer) -> bool:
+        """Return whether outputs are numbers of the targets, and not scores of classes."""
+        return not _scores(weights)
+
     def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return epsilon."""
         return {"bound": epsilon_of(subject).hex()}
@@ -127,11 +134,14 @@ class Labels(Proposed):
     """The claim *labels*, of data with one-hot targets."""
 
     name = "labels"
-    usual = False
 
     def applies(self, weights: Memorizer) -> bool:
         """Return whether there are several outputs."""
         return weights.layer.target_dim > 1
+
+    def is_usual(self, weights: Memorizer) -> bool:
+        """Return whether only the largest output says something."""
+        return _scores(weights)
 
     def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return half the least lead of a label, as floats have it."""
@@ -145,56 +155,9 @@ class Labels(Proposed):
         return {"bound": claimed.hex()} if 0 < claimed < np.inf else {}
 
 
-# *impossible*: no H heads have a readout for all targets of these examples. The heads come before
-# the targets: those that depend on the targets may memorize each of them (proofs/24).
-#
-# It is Theorem 8 for a set J of more different examples than its rows of Z can have rank: that with
-# the least bound that was found (`theory.capacity`). Any such J is a proof.
-# The evidence is J, and integer vectors: the first are orthogonal to all tokens of J, the others
-# constant within each of its contexts; entry `pivots[i]` of vector i is zero in all later ones, so
-# that they are independent, and the tokens span d dimensions less the first ones, differences d
-# less all. Where tokens are so few that counting them says the same, J alone is the proof.
-
-
-@dataclass(frozen=True)
-class AllWeights:
-    """All W_Q and W_K of some heads, of which *impossible* speaks."""
-
-    num_heads: int  # H
-
-
-def vectors_of(spans: Spans, vectors: Vectors) -> dict[str, Any]:
-    """Return evidence of what contexts span: vectors, or none of them, and their pivots."""
-    return {
-        "vectors": [[hex(x) for x in vector] for vector in vectors],
-        "pivots": list(spans.pivots[: len(vectors)]),
-        "zeros": len(vectors) - (spans.tokens - spans.differences) if vectors else 0,
-    }
-
-
-class Impossible(Proposed):
-    """The claim *impossible*."""
-
-    name = "impossible"
-    options = frozenset({"seed"})
-
-    def propose(self, subject: Subject[AllWeights, Dataset]) -> Evidence:
-        """Return the examples that are too many for any fixed heads, and what their tokens span."""
-        report("eliminate, and look for vectors", 0, 1)
-        dataset, heads = subject.data, {"heads": subject.weights.num_heads}
-        found = context_capacity(dataset, subject.weights.num_heads, subject.rng)
-        blamed = found.blamed
-        if not len(blamed):
-            advice = f"contexts allow all {found.upper} different inputs, for almost all queries"
-            if not found.exact:
-                advice = f"contexts allow {found.lower} inputs or more; no obstacle was found"
-            return heads | {"advice": advice}
-        spans, shared = found.spans, dataset.shared_context
-        contexts = dataset.contexts[np.newaxis] if shared else dataset.contexts[blamed]
-        counted = count_spans(contexts) == (spans.tokens, spans.differences)
-        vectors = vectors_of(spans, () if counted else spans.orthogonal)
-        return heads | {"count": len(blamed), "examples": pack(blamed)} | vectors
+def _scores(weights: Memorizer) -> bool:
+    """Return whether outputs of tangent heads are scores of classes."""
+    return weights.record.construction == "tangent" and bool(weights.record.classes)
 
 
 GROUPING, RANK, ERROR, LABELS = Grouping(), LayerRank(), Error(), Labels()
-IMPOSSIBLE = Impossible()

@@ -1,4 +1,7 @@
-"""The claim *rank* by elimination: what a certificate carries that others may check quickly."""
+"""The claims *rank*, *grouping* and *impossible*, by elimination (docs/claims.md).
+
+What a certificate carries that others may check quickly is said at each claim.
+"""
 
 import hashlib
 import struct

@@ -221,8 +221,8 @@ def graph_module(problem, dtype):
         "Add": lambda x, y: x + y, "Sub": lambda x, y: x - y, "Mul": lambda x, y: x * y,
         "Div": lambda x, y: x / y, "Max": torch.max, "MatMul": lambda x, y: x @ y,
         "LeakyRelu": lambda x, alpha: functional.leaky_relu(x, negative_slope=alpha),
-        "Pow": lambda x, y: x ** int(y.item()),
-        "Clip": lambda x, low, high: torch.clamp(x, low.item(), high.item()),
+        "Pow": lambda x, y: x ** int(y[0]),
+        "Clip": lambda x, low, high: functional.hardtanh(x, low[0], high[0]),
         "Gemm": lambda x, w, b, **given: functional.linear(x, w if given else w.T, b),
         "Softmax": lambda x, axis: torch.softmax(x, dim=axis),
         "ReduceMean": lambda x, axes, keepdims: x.mean(axes, keepdim=bool(keepdims)),
@@ -230,11 +230,14 @@ def graph_module(problem, dtype):
         "MaxPool": lambda x, kernel_shape, strides: functional.max_pool1d(
             x, kernel_size=kernel_shape, stride=strides
         ),
-        "Reshape": lambda x, shape: x.reshape(shape.tolist()),
+        "Reshape": lambda x, shape: x.reshape(shape),
         "Flatten": lambda x, axis: torch.flatten(x, start_dim=axis),
         "Concat": lambda x, y, axis: torch.cat([x, y], axis),
         "Split": lambda x, axis: torch.split(x, x.shape[axis] // 2, axis),
     }  # fmt: skip
+
+    plain = {"Pow", "Clip", "Reshape"}  # whose constants are numbers of the program
+    numbers = {name: entries for name, _, _, entries in problem["constants"]}
 
     class Graph(nn.Module):
         def __init__(self):
@@ -249,7 +252,8 @@ def graph_module(problem, dtype):
         def forward(self, x):
             values = {"X": x} | {name: getattr(self, kept) for name, kept in self.names.items()}
             for operator, inputs, outputs, attributes in problem["nodes"]:
-                found = one[operator](*(values[name] for name in inputs), **attributes)
+                given = values | numbers if operator in plain else values
+                found = one[operator](*(given[name] for name in inputs), **attributes)
                 found = found if isinstance(found, tuple) else (found,)
                 values.update(zip(outputs, found, strict=True))
             return values["Y"]

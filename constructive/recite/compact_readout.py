@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
-from constructive.constructions.compact_tokens import Cells
+from constructive.recite.compact_tokens import Cells
 from constructive.support.arrays import Array, Booleans
 
 # The shortest readout with all outputs in their cells: block principal pivoting.

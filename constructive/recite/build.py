@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from constructive.constructions.compact import build_few
 from constructive.constructions.multihead import readout as shortest
-from constructive.data.corpus import Text
-from constructive.layers.causal import CausalLayer
-from constructive.layers.decoder import Decoder
-from constructive.layers.margins import recital
 from constructive.layers.record import DecoderRecord
+from constructive.recite.causal import CausalLayer
+from constructive.recite.compact import build_few
+from constructive.recite.corpus import Text
+from constructive.recite.decoder import Decoder
+from constructive.recite.margins import recital
 from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import (
     CapacityError,

@@ -7,15 +7,19 @@ record; where they are larger than they can be (`largest_sizes`), the size is le
 import dataclasses
 import json
 from math import lcm
+from typing import Any
 
 import numpy as np
 
+from constructive.certificates.certificate import SEQUENCE_FORMAT
+from constructive.certificates.certify import ClaimFamily
 from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.sequences.examples import SequenceDataset, expected_outputs
 from constructive.sequences.memorizer import BoundSizes, SequenceMemorizer
 from constructive.sequences.network import Column, combination
 from constructive.sequences.storage import encoded
 from constructive.support.errors import shown
+from constructive.support.files import digest
 from constructive.support.verdict import Claim, Verdict
 from constructive.support.work import report
 
@@ -174,3 +178,35 @@ def _bits_of_hashes(memorizer: SequenceMemorizer, columns: list[Column]) -> int:
 
 
 EQUALITY, SIZE = Equality(), Size()
+
+
+# What a certificate says that it is about.
+
+
+def _describe(
+    weights: SequenceMemorizer, data: SequenceDataset
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    count, size = data.ids.shape
+    about_data = {
+        "sequences": count,
+        "context_size": size,
+        "tokens": len(data.tokens),
+        "task": data.task,
+        "sha256": digest(data.content()),
+    }
+    about_weights = {
+        "nonzero": weights.nonzero_parameters,
+        "embedding_depth": weights.embedding.depth,
+        "classifier_depth": weights.classifier.depth,
+        "sha256": digest(weights.content()),
+    }
+    return about_data, about_weights
+
+
+FAMILY = ClaimFamily(
+    "sequences",
+    SequenceDataset,
+    SEQUENCE_FORMAT,
+    {kind.name: kind for kind in (EQUALITY, SIZE)},
+    _describe,
+)

@@ -1,6 +1,6 @@
 """The claims about decoders: *rank*, *recites* and *executed* (docs/claims.md).
 
-Margins are bounded in float64, with exponentials from balls (`layers.margins`). A decoder recites
+Margins are bounded in float64, with exponentials from balls (`recite.margins`). A decoder recites
 its texts as executed if what programs round is bounded by less than the margin, for each other
 token.
 """
@@ -9,20 +9,23 @@ from typing import Any
 
 import numpy as np
 
+from constructive.certificates.certificate import DECODER_FORMAT
+from constructive.certificates.certify import ClaimFamily, describe_arrays
 from constructive.certificates.claims.kind import CertifyOptions, ClaimKind, Subject
 from constructive.certificates.claims.rank import Rank
-from constructive.data.corpus import Text
 from constructive.exact import modular
 from constructive.exact.directed import at_least, at_most, percent
 from constructive.exact.float_model import FloatModel, model_named
 from constructive.exact.softmax import Point, Residues
 from constructive.layers import residues
 from constructive.layers.attention import CausalView
-from constructive.layers.decoder import Decoder
-from constructive.layers.margins import Margins, added_tokens, recital
 from constructive.layers.residues import Search
+from constructive.recite.corpus import Text
+from constructive.recite.decoder import Decoder
+from constructive.recite.margins import Margins, added_tokens, recital
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import PrecisionError
+from constructive.support.files import digest
 from constructive.support.verdict import Claim, Verdict
 from constructive.support.work import report
 
@@ -218,3 +221,27 @@ def position(subject: Subject[Decoder, Text], margins: Margins, index: int) -> t
 
 
 DECODER_RANK, RECITES, DECODER_EXECUTED = DecoderRank(), Recites(), DecoderExecuted()
+
+
+# What a certificate says that it is about.
+
+
+def _describe(weights: Decoder, data: Text) -> tuple[dict[str, Any], dict[str, Any]]:
+    weights.require_same_tokens(data)
+    about_text = {
+        "texts": data.num_texts,
+        "tokens": len(data),
+        "vocabulary": len(data.vocabulary),
+        "sha256": digest(data.content()),
+    }
+    more = {"window": weights.layer.window, "storage": weights.record.storage}
+    return about_text, describe_arrays(weights.tensors) | more | weights.periodic
+
+
+FAMILY = ClaimFamily(
+    "decoders",
+    Text,
+    DECODER_FORMAT,
+    {kind.name: kind for kind in (DECODER_RANK, RECITES, DECODER_EXECUTED)},
+    _describe,
+)

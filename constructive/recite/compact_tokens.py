@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constructive.data.corpus import Text
-from constructive.layers.causal import Signs, picks, read
-from constructive.layers.packed import drawn_signs, parity
-from constructive.layers.packed import order_of as places_of
+from constructive.recite.causal import Signs, picks, read
+from constructive.recite.corpus import Text
+from constructive.recite.packed import drawn_signs, parity
+from constructive.recite.packed import order_of as places_of
 from constructive.support.arrays import Array, Booleans, Integers
 from constructive.support.work import report
 

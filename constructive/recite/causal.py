@@ -1,7 +1,7 @@
 """Causal attention: every position of a sequence asks, and sees what came before it.
 
 `CausalLayer` computes in floats, and `picks` finds what saturated heads of integers read, without
-rounding. `layers.margins` bounds what programs round.
+rounding. `recite.margins` bounds what programs round.
 """
 
 from collections.abc import Callable, Iterator

@@ -13,7 +13,16 @@ from typing import Any, TypeVar
 import numpy as np
 
 from constructive.certificates.certificate import Certificate
-from constructive.certificates.rocq.definitions import (
+from constructive.data.dataset import Dataset, different_inputs, token_numbers
+from constructive.exact import modular
+from constructive.exact.softmax import Point, Residues
+from constructive.layers.attention import attend, examples
+from constructive.layers.layer import AttentionLayer
+from constructive.layers.memorizer import Memorizer
+from constructive.recite.causal import picks
+from constructive.recite.corpus import Text
+from constructive.recite.decoder import Decoder
+from constructive.rocq.definitions import (
     FilledTheory,
     StoredNumbers,
     Theory,
@@ -21,15 +30,6 @@ from constructive.certificates.rocq.definitions import (
     theorems,
     whole,
 )
-from constructive.data.corpus import Text
-from constructive.data.dataset import Dataset, different_inputs, token_numbers
-from constructive.exact import modular
-from constructive.exact.softmax import Point, Residues
-from constructive.layers.attention import attend, examples
-from constructive.layers.causal import picks
-from constructive.layers.decoder import Decoder
-from constructive.layers.layer import AttentionLayer
-from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array, Integers, components
 from constructive.support.errors import ConstructiveError, FormatError, ParameterError
 from constructive.support.verdict import Verdict

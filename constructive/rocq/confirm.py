@@ -13,8 +13,12 @@ import numpy as np
 
 from constructive.certificates.certificate import DECODER_FORMAT, Certificate
 from constructive.certificates.check import Checked, require_gigabytes
-from constructive.certificates.rocq import compiling as rocq
-from constructive.certificates.rocq.definitions import (
+from constructive.data.dataset import Dataset
+from constructive.layers.memorizer import Memorizer
+from constructive.recite.corpus import Text
+from constructive.recite.decoder import Decoder
+from constructive.rocq import compiling as rocq
+from constructive.rocq.definitions import (
     MAIN,
     SCALARS,
     SCOPES,
@@ -25,17 +29,13 @@ from constructive.certificates.rocq.definitions import (
     mapped,
     write,
 )
-from constructive.certificates.rocq.theories import (
+from constructive.rocq.theories import (
     ERROR,
     IMPOSSIBLE,
     RANK,
     RECITES,
     NotConfirmableError,
 )
-from constructive.data.corpus import Text
-from constructive.data.dataset import Dataset
-from constructive.layers.decoder import Decoder
-from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
 from constructive.support.errors import FormatError, ParameterError
 from constructive.support.verdict import Verdict

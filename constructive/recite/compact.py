@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from constructive.constructions.compact_readout import Shortest, rounded, shortest
-from constructive.constructions.compact_tokens import (
+from constructive.layers.record import DecoderRecord
+from constructive.recite.causal import EXACT, CausalLayer, Signs, picks
+from constructive.recite.compact_readout import Shortest, rounded, shortest
+from constructive.recite.compact_tokens import (
     ATTEMPTS,
     MORE_HEADS,
     Cells,
@@ -20,10 +22,8 @@ from constructive.constructions.compact_tokens import (
     order_of,
     points_of,
 )
-from constructive.data.corpus import Text
-from constructive.layers.causal import EXACT, CausalLayer, Signs, picks
-from constructive.layers.decoder import Decoder
-from constructive.layers.record import DecoderRecord
+from constructive.recite.corpus import Text
+from constructive.recite.decoder import Decoder
 from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import (
     ParameterError,

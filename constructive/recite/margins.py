@@ -1,7 +1,7 @@
 """By how much the right output is the largest: in real arithmetic, and as floats evaluate it.
 
 Where tokens and W_Q, W_K are short integers times powers of two, logits of heads are as well, and
-float64 makes no error in them (`layers.exact_logits`). What is left are exponentials of multiples
+float64 makes no error in them (`recite.exact_logits`). What is left are exponentials of multiples
 of one power of two, which are read from a table that ball arithmetic made, and sums of positive
 size, for which there are bounds (`exact.float_model`).
 
@@ -34,14 +34,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constructive.data.corpus import Text
 from constructive.exact.float_enclosure import Tabulated
 from constructive.exact.float_model import FLOAT64, FloatModel, Format, model_named
 from constructive.exact.upward import up
 from constructive.layers.attention import Block, CausalView, Chunk, after_attention, flat
-from constructive.layers.causal import EXACT, CausalLayer, picks
-from constructive.layers.decoder import Decoder
-from constructive.layers.exact_logits import ExactLogits, exact_positions
+from constructive.recite.causal import EXACT, CausalLayer, picks
+from constructive.recite.corpus import Text
+from constructive.recite.decoder import Decoder
+from constructive.recite.exact_logits import ExactLogits, exact_positions
 from constructive.support.arrays import Array, Booleans, Integers, first_place, row_chunks
 from constructive.support.errors import PrecisionError, shown
 from constructive.support.work import report
@@ -311,7 +311,7 @@ def _within(model: FloatModel, reach: Array, bound: Array) -> Array:
 
 # Margins of decoders of integers: what programs compute are integers, and no rounding is left.
 #
-# Where the heads are saturated (`layers.causal`) every program of a model computes the same z, and
+# Where the heads are saturated (`recite.causal`) every program of a model computes the same z, and
 # where the sizes of each column of U add up to less than 2^24, f = U^T z without error. Only the
 # last product may round: a logit f . o_v is off by gamma_k sum |f_k o_vk| at most, and not at all
 # where that sum is less than 2^24 (Proposition 21.3, proofs/21). In real arithmetic other tokens

@@ -12,17 +12,17 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from constructive.data.corpus import Joined, Text, Token, joined, numbers_of, require_vocabulary
 from constructive.exact.float_model import model_named, rounded
 from constructive.exact.softmax import Floats
-from constructive.layers.causal import CausalLayer
-from constructive.layers.packed import pack, packable, unpack
 from constructive.layers.record import DecoderRecord, decoder_sheet, read_decoder_record
+from constructive.recite.causal import CausalLayer
+from constructive.recite.corpus import Joined, Text, Token, joined, numbers_of, require_vocabulary
+from constructive.recite.packed import pack, packable, unpack
 from constructive.support.arrays import Array, Integers, Rebuilt, private
 from constructive.support.errors import (
     DataError,
@@ -41,7 +41,7 @@ from constructive.support.work import report
 #
 # A packed file has two tensors of bytes. `about` is JSON, compressed by zlib: the vocabulary, the
 # unit, the window, the record, the longest text where positions are periodic, and the rules of all
-# columns (`layers.packed`). `bits` are the columns themselves, the lowest bit of each byte first.
+# columns (`recite.packed`). `bits` are the columns themselves, the lowest bit of each byte first.
 
 
 FORM = FileForm(
@@ -137,6 +137,8 @@ class Decoder(Rebuilt, Shown):
     record: DecoderRecord
     longest: int | None = None
     remembered: dict[str, Any] = field(default_factory=dict, init=False)
+
+    claimed_by: ClassVar[str] = "constructive.recite.claims"
 
     def __post_init__(self) -> None:
         for name in ("embedding", "positions", "unembedding"):
