@@ -140,7 +140,7 @@ def run(
 @command(
     kernels,
     adds=("force",),
-    choices=_SELECTING | {"file_format": ("safetensors", "npz")},
+    choices=_SELECTING,
     metavar=_METAVAR,
 )
 def export(
@@ -151,7 +151,6 @@ def export(
     case: list[str] | None = None,
     seed: int = 0,
     fully_masked: str = "zeros",
-    file_format: str = "safetensors",
 ) -> None:
     """Write problems with their answers into a folder, for kernels in other languages.
 
@@ -163,13 +162,12 @@ def export(
         dtype: Number format of inputs.
         fully_masked: Expected output of a query that sees no key: zeros, nan or mean (of the
             values).
-        file_format: File format of the tensors.
 
     Examples:
 
         constructive kernels export problems --dtype bfloat16
 
-        constructive kernels export decode --shape decode --case last --format npz
+        constructive kernels export decode --shape decode --case last
     """
     from constructive.kernels.running import export as write
     from constructive.kernels.running import file_names
@@ -179,8 +177,8 @@ def export(
         for name, spec in SUITE.items()
         if shape is None or name in shape
     }
-    output_folder(folder, file_names(specs, file_format))
-    count = write(folder, specs, file_format=file_format, cases=case)
+    output_folder(folder, file_names(specs))
+    count = write(folder, specs, cases=case)
     say(f"{count} problems written to {folder}")
 
 

@@ -79,7 +79,7 @@ _LETTERS = {
     "quiet": "-q", "width": "-d",
 }  # fmt: skip
 # Options whose names mean something else, or nothing, in Python.
-_NAMES = {"as_json": "--json", "file_format": "--format", "option": "--set"}
+_NAMES = {"as_json": "--json", "option": "--set"}
 # Parameters of the library, in its messages, whose options have other names.
 _SAID = {"num_heads": "heads", "num_examples": "examples"}
 # What is wrong whatever the files are, so that it is said before they are looked at. The most jobs

@@ -1,6 +1,5 @@
 """Run an adapter on problems and count what came out; write problems for other languages."""
 
-import io
 import json
 import traceback
 from collections import Counter
@@ -19,7 +18,7 @@ from constructive.kernels.cases import CASES
 from constructive.kernels.checking import Report
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import TAKES, Spec
-from constructive.support.errors import ParameterError, require_known
+from constructive.support.errors import ParameterError
 from constructive.support.files import replacing_folder
 from constructive.support.tensors import serialized
 from constructive.support.work import report
@@ -160,20 +159,20 @@ def export(
     folder: str | Path,
     specs: Mapping[str, Spec],
     *,
-    file_format: str = "safetensors",
     cases: Iterable[str] | None = None,
 ) -> int:
     """Write the problems of several specs into a folder, whole or not at all."""
-    require_known("file_format", file_format, ("safetensors", "npz"))
     chosen = None if cases is None else tuple(cases)
     entries: list[dict[str, Any]] = []
-    with replacing_folder(folder, file_names(specs, file_format)) as new:
+    with replacing_folder(folder, file_names(specs)) as new:
         for done, (shape, spec) in enumerate(specs.items()):
             report(f"export {shape}", done, len(specs))
             for problem in problems(spec, cases=chosen):
                 name = _name(shape, problem.case, (problem.spec.seed - spec.seed) // STEP)
-                file = f"{name}.{file_format}"
-                (new / file).write_bytes(_content(_tensors(problem, file_format), file_format))
+                file = f"{name}.safetensors"
+                (new / file).write_bytes(
+                    serialized(_tensors(problem), {"format": "constructive.kernels 1"})
+                )
                 entries.append({"file": file, "shape": shape} | _described(problem))
         if not entries:
             raise ParameterError(
@@ -190,10 +189,10 @@ def export(
     return len(entries)
 
 
-def file_names(specs: Iterable[str], file_format: str) -> list[str]:
+def file_names(specs: Iterable[str]) -> list[str]:
     """Return the names that files of an export may have."""
     return [INDEX] + [
-        f"{_name(shape, case, draw)}.{file_format}"
+        f"{_name(shape, case, draw)}.safetensors"
         for shape in specs
         for case in CASES
         for draw in range(MOST_DRAWS)
@@ -205,11 +204,9 @@ def _name(shape: str, case: str, draw: int) -> str:
     return "-".join("".join(c if c.isalnum() else " " for c in words).split())
 
 
-def _tensors(problem: Problem, file_format: str) -> dict[str, npt.NDArray[Any]]:
+def _tensors(problem: Problem) -> dict[str, npt.NDArray[Any]]:
     """Return the tensors of a problem by name."""
-    exact = "float64" if problem.spec.dtype == "float64" else "float32"  # numpy holds these
-    arrays = problem.tensors(dtype=exact if file_format == "npz" else problem.spec.dtype)
-    found = dict(zip("qkv", arrays, strict=True))
+    found = dict(zip("qkv", problem.tensors(dtype=problem.spec.dtype), strict=True))
     if problem.mask is not None:
         found["visible"] = problem.mask.astype(np.uint8)
     for name in ("bias", "sinks"):
@@ -250,12 +247,3 @@ def _described(problem: Problem) -> dict[str, Any]:
 
 def _fields(mask: Any) -> dict[str, Any]:  # noqa: ANN401 - each kind has its own
     return {name: value for name, value in asdict(mask).items() if not hasattr(value, "shape")}
-
-
-def _content(tensors: Mapping[str, npt.NDArray[Any]], file_format: str) -> bytes:
-    """Return what a file of tensors has."""
-    if file_format == "safetensors":
-        return serialized(tensors, {"format": "constructive.kernels 1"})
-    content = io.BytesIO()
-    np.savez_compressed(content, allow_pickle=False, **tensors)
-    return content.getvalue()

@@ -61,8 +61,7 @@ def build_sequence_memorizer(
         task: for sequences "next", the default: a label belongs to a multiset of tokens; "last": to
             that and the last token; "seq2seq": to that and the token at its position
         construction: "product_hash", the default, or "separating_set" of at most N - 1 tokens,
-            which may need fewer weights, or more; for floats "float_separating_set", or
-            "float_power_hash" where that has too many weights
+            which may need fewer weights, or more; for floats "float_separating_set"
         max_word_bits: of the code words in the dictionary, as far as no label alone is longer; 52
             bits suit float64; by default any number
         seed: of all random choices; each is checked before it is used, so that no label rests on
@@ -120,7 +119,7 @@ def build_sequence_memorizer(
                 label_bits=(max(examples.values) - min(examples.values) + 1).bit_length(),
                 token_bits=projected.size.bit_length(),
                 residue_bits=projected.modulus.bit_length(),
-                prime_bits=embedded.prime.bit_length(),
+                prime_bits=0,
                 kept=embedded.kept,
                 weight_bits=embedded.heaviest.bit_length(),
                 sum_bits=below.bit_length(),

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from constructive.exact.modular import prime_from
 from constructive.sequences import dictionary
 from constructive.sequences.dictionary import RAMP, SATURATING, Comparison
 from constructive.sequences.examples import SequenceDataset
@@ -122,7 +121,6 @@ class Embedded:
     # of their own
     program: Program
     hashes: Column  # h of each token (V,), long ones as objects
-    prime: int = 0  # P of a power hash, else 0
     kept: int = 0  # the number of residues of a separating set, else 0
     heaviest: int = 0  # W above their weights, else 0
 
@@ -167,7 +165,7 @@ def rounding(units: int, max_word_bits: int | None) -> int:
     return units << (_FLOAT64 - _FLOAT32) if short else units
 
 
-# Hashes that are products: a factor for each bit of z, modulo a prime or not. They have no code
+# Hashes that are products: a factor for each bit of z. They have no code
 # words, so that the most bits of one do not matter.
 
 
@@ -176,29 +174,23 @@ def _hashed(
     examples: SequenceDataset,
     projected: Projection,
     factors: Sequence[int],
-    prime: int | None = None,
 ) -> Embedded | None:
     """Return the embedding by products of these factors, or None if examples get equal sums."""
-    largest = prod(factors) if prime is None else prime * max(factors)
-    short = largest * examples.ids.shape[1] < 1 << MOST_BITS
+    short = prod(factors) * examples.ids.shape[1] < 1 << MOST_BITS
     hashes = np.ones(len(projected.residues), dtype=np.int64 if short else object)
     for bit, factor in enumerate(factors):
         hashes[(projected.residues >> bit) & 1 == 1] *= factor
-        if prime is not None:
-            hashes %= prime
     sums = hashes[examples.ids].sum(axis=1)
     if not short:
         sums = np.unique(sums, return_inverse=True)[1].reshape(-1).astype(np.int64)
     if not examples.told_apart(*examples.with_own(sums, projected.residues)):
         return None
-    steps = products(factors, comparison, prime)
+    steps = products(factors, comparison)
     program = _program(comparison, examples, projected, steps, "h")
-    return Embedded(program, hashes, prime=prime or 0)
+    return Embedded(program, hashes)
 
 
-def products(
-    factors: Sequence[int], comparison: Comparison, prime: int | None = None
-) -> Iterator[ProgramStep]:
+def products(factors: Sequence[int], comparison: Comparison) -> Iterator[ProgramStep]:
     """Yield steps that make h, the product of factors over the bits of 0 <= z < 2^len(factors).
 
     Bits are read highest first. Where h <= bound, a bit b times h is relu(h - bound (1 - b)).
@@ -218,15 +210,11 @@ def products(
             gated = Affine({"h": 1, "b": bound}, -bound)
             yield ProgramStep({"gated": gated}, {"h": Affine({"h": 1, "gated": factor - 1})})
         source, bound = "rest", bound * factor
-        if prime is not None:
-            yield from comparison.remainder("h", prime, bound + 1)
-            bound = min(bound, prime - 1)
 
 
 # The product hash: h(z) is the product of a_i over the bits i that are set in z, an integer. Some
 # two of the sums agree with probability C(N, 2) J / A at most, for J bits and A numbers to draw
-# from (Lemma 14.4). It takes no remainders, and so about log(q) weights, where a power hash takes
-# log(q) log(P).
+# from (Lemma 14.4). It takes no remainders, and so about log(q) weights.
 
 
 def product_hash(
@@ -245,31 +233,6 @@ def product_hash(
             if embedded is not None:
                 return embedded
     raise none_found("factors", MOST_BITS)
-
-
-# The power hash: h(z) = alpha^z mod P, below P however long z is. Some two of the sums agree with
-# probability C(N, 2) (q - 1) / P at most (Lemma 14.3). Remainders cost weights, and keep sums
-# short: so it is for floats, whose bits are few.
-
-
-def power_hash(
-    comparison: Comparison,
-    examples: SequenceDataset,
-    projected: Projection,
-    max_word_bits: int | None,  # noqa: ARG001
-    rng: np.random.Generator,
-) -> Embedded:
-    """Return powers modulo the smallest prime that was found; their sums fit into int64."""
-    most = MOST_BITS - examples.ids.shape[1].bit_length()
-    for bits in range(2, most):
-        for _ in range(TRIES):
-            prime = prime_from(int(rng.integers(1 << (bits - 1), 1 << bits)))
-            base = int(rng.integers(1, prime))
-            factors = [pow(base, 1 << bit, prime) for bit in range(projected.bits)]
-            embedded = _hashed(comparison, examples, projected, factors, prime)
-            if embedded is not None:
-                return embedded
-    raise none_found("prime", most)
 
 
 # A separating set: a weight on at most N - 1 residues, and 0, exactly, on all others (Lemma 14.5,
@@ -401,6 +364,5 @@ CONSTRUCTIONS: dict[str, SequenceConstruction] = {
         SequenceConstruction("product_hash", product_hash, RAMP),
         SequenceConstruction("separating_set", separating_set, RAMP),
         SequenceConstruction("float_separating_set", separating_set, SATURATING),
-        SequenceConstruction("float_power_hash", power_hash, SATURATING),
     )
 }

@@ -361,8 +361,8 @@ PROBLEMS = [
 
 
 CLAIMED = [
-    (0, "product_hash"), (0, "separating_set"), (1, "separating_set"), (1, "float_power_hash"),
-    (2, "float_power_hash"), (3, "product_hash"),
+    (0, "product_hash"), (0, "separating_set"), (1, "separating_set"), (1, "float_separating_set"),
+    (2, "float_separating_set"), (3, "product_hash"),
 ]  # fmt: skip
 
 

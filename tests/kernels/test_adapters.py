@@ -134,5 +134,5 @@ def test_the_suite_follows_the_conventions_of_an_adapter():
     assert {(spec.group, spec.d_v == spec.head_dim) for spec in suite.values()} == {(1, True)}
     asked = suite_for(ADAPTERS["torch-mha-weights"], "bfloat16", ["sink", "tiny"], 3).shapes
     assert {(name, spec.seed) for name, spec in asked.items()} == {("sink", 3), ("tiny", 3)}
-    names = file_names(SUITE, "npz")
+    names = file_names(SUITE)
     assert len(set(names)) == len(names)

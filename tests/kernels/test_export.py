@@ -33,10 +33,9 @@ def attention(tensors, options):
     return average(logits, v, tensors.get("sinks"))
 
 
-@pytest.mark.parametrize("file_format", ["safetensors", "npz"])
-def test_files_say_all_that_a_kernel_needs(tmp_path, file_format):
+def test_files_say_all_that_a_kernel_needs(tmp_path):
     folder = tmp_path / "problems"
-    count = export(folder, SPECS, file_format=file_format, cases=CASES)
+    count = export(folder, SPECS, cases=CASES)
     index = json.loads((folder / "problems.json").read_text())
     assert len(index["problems"]) == count >= 6
     assert index["assumed"] == {name: sentence(spec) for name, spec in SPECS.items()}
@@ -45,7 +44,7 @@ def test_files_say_all_that_a_kernel_needs(tmp_path, file_format):
     }  # fmt: skip
     for entry in index["problems"]:
         file = folder / entry["file"]
-        tensors = load_file(file) if file_format == "safetensors" else dict(np.load(file))
+        tensors = load_file(file)
         assert set(tensors) <= set(index["tensors"])
         out = attention(tensors, entry)
         rows = tensors["checked"].astype(bool)
@@ -68,15 +67,9 @@ def test_short_formats_are_stored_as_they_are(tmp_path):
     export(tmp_path / "short", {"tiny": spec}, cases=["last"])
     q = load_file(tmp_path / "short" / "tiny-last-0.safetensors")["q"]
     assert str(q.dtype) == "bfloat16"
-    export(tmp_path / "wide", {"tiny": spec}, cases=["last"], file_format="npz")
-    wide = np.load(tmp_path / "wide" / "tiny-last-0.npz")["q"]
-    assert wide.dtype == np.float32
-    assert (wide == q.astype(np.float32)).all()
 
 
 def test_nothing_is_written_where_an_argument_is_wrong(tmp_path):
-    with pytest.raises(ParameterError, match="csv"):
-        export(tmp_path / "a", SPECS, file_format="csv")
     with pytest.raises(ParameterError, match="no case"):
         export(tmp_path / "b", SPECS, cases=["soft cap"])
     assert not list(tmp_path.iterdir())

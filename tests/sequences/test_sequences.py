@@ -12,13 +12,12 @@ from constructive import (
     DataError,
     FormatError,
     ParameterError,
-    PrecisionError,
     SequenceDataset,
     SequenceMemorizer,
     build_sequence_memorizer,
     certify,
 )
-from constructive.sequences import constructions, examples, storage
+from constructive.sequences import examples, storage
 from constructive.sequences.constructions import CONSTRUCTIONS
 from constructive.sequences.memorizer import fewest_weights
 from constructive.sequences.network import UniformAttention
@@ -80,14 +79,6 @@ def test_a_data_set_has_its_labels_and_its_task():
         with pytest.raises(ParameterError, match="has its labels, and its task 'last'") as caught:
             build_sequence_memorizer(dataset, *arguments, **options)
         assert caught.value.suggestion == "build_sequence_memorizer(dataset)"
-
-
-def test_no_prime_is_found(monkeypatch):
-    monkeypatch.setattr(constructions, "MOST_BITS", 6)  # a prime below 8 for 20 sums
-    with pytest.raises(PrecisionError, match="no prime of up to 4 bits tells the examples apart"):
-        build_sequence_memorizer(
-            [[i, i + 1] for i in range(20)], range(20), construction="float_power_hash"
-        )
 
 
 def test_predictions_for_other_sequences():
