@@ -68,7 +68,7 @@ def own_process(same_process, monkeypatch):
 @pytest.fixture
 def one_sieve(checker, monkeypatch):
     """The moduli of upper bounds, which are the same each time."""
-    monkeypatch.setattr(checker.layers, "primes", functools.cache(checker.layers.primes))
+    monkeypatch.setattr(checker.capacity, "primes", functools.cache(checker.capacity.primes))
 
 
 @pytest.fixture

@@ -18,9 +18,15 @@ from constructive.certificates.certificate import (
     Certificate,
 )
 from constructive.certificates.claims import paired
+from constructive.certificates.claims.capacity import (
+    ALMOST_IMPOSSIBLE,
+    IMPOSSIBLE,
+    NEAR,
+    ONTO,
+    AllWeights,
+)
 from constructive.certificates.claims.kind import MOST_BITS, CertifyOptions, ClaimKind, Subject
 from constructive.certificates.claims.layers import ERROR, GROUPING, LABELS, RANK
-from constructive.certificates.claims.rank import IMPOSSIBLE, AllWeights
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import LENGTHS, require_examples
 from constructive.layers.extended import ExtendedLayer
@@ -53,8 +59,8 @@ def _by_name(*kinds: ClaimKind) -> dict[str, ClaimKind]:
 # here, its check among those of the checker, and a word in the help of `constructive certify`.
 # Weights of products say where their family is: `claimed_by` names a module with a `FAMILY`.
 CLAIMS = {
-    "layer": _by_name(GROUPING, RANK, ERROR, LABELS),
-    "all weights": _by_name(IMPOSSIBLE),
+    "layer": _by_name(GROUPING, RANK, ERROR, LABELS, ONTO, NEAR),
+    "all weights": _by_name(IMPOSSIBLE, ALMOST_IMPOSSIBLE),
 }
 
 # What a certificate says that it is about: the arrays, their hashes, and the programs.
@@ -233,10 +239,10 @@ def certify(
     weights, data = _read(memorizer, dataset)
     family = family_of(weights)
     if not isinstance(data, family.data):
-        names = type(weights).__name__, type(data).__name__
+        kinds = type(weights).__name__, type(data).__name__
         raise DataError(
-            f"{with_article(names[0])} does not fit {with_article(names[1])}",
-            witness=names,
+            f"{with_article(kinds[0])} does not fit {with_article(kinds[1])}",
+            witness=kinds,
             suggestion="a SequenceMemorizer with a SequenceDataset, a Decoder with a Text, any "
             "other with a Dataset",
         )
@@ -257,7 +263,9 @@ def certify(
 
 
 @in_three_parts
-def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) -> Certificate:
+def upper_bound_certificate(
+    dataset: Dataset, num_heads: int, *, head_dim: int | None = None, seed: int = 0
+) -> Certificate:
     """Prove that no H heads, chosen before the targets, have a readout for all targets.
 
     It holds wherever different examples are more than c(E; H) (Theorem 8, `theory.capacity`): for
@@ -268,9 +276,13 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) 
     is UNDECIDED; where it says that contexts allow all inputs, it is false for almost all queries,
     by Theorem 9.
 
+    With `head_dim` it proves instead that almost no targets are returned by any weights, where the
+    examples are more than c_1 (Theorem 36): the claim *almost_impossible*.
+
     Args:
-        dataset: T examples; their targets do not matter
+        dataset: T examples; their targets do not matter, but for how many entries they have
         num_heads: H
+        head_dim: d_h, for weights that may depend on the targets
         seed: of the search for J; whatever it finds is a proof
 
     Raises:
@@ -283,9 +295,10 @@ def upper_bound_certificate(dataset: Dataset, num_heads: int, *, seed: int = 0) 
         for all W_Q and W_K of H = 3 heads rank Z <= 7 on 8 different examples
     """
     require_examples(dataset, Dataset)
-    require_positive(num_heads=num_heads)
+    given = {"num_heads": num_heads} | ({} if head_dim is None else {"head_dim": head_dim})
+    require_positive(**given)
     require_seed(seed)
-    weights = AllWeights(operator.index(num_heads))  # as certificates keep it
+    weights = AllWeights(*map(operator.index, given.values()))  # as certificates keep them
     names = tuple(ALL_WEIGHTS.available(weights))
     with one_blas_thread(dataset.largest_product(weights.num_heads)):
         return ALL_WEIGHTS.prove(weights, dataset, names, CertifyOptions(seed=seed))

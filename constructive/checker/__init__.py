@@ -5,6 +5,7 @@ from .claim import REFUTED as REFUTED
 from .claim import UNDECIDED as UNDECIDED
 from .float_model import MODELS as MODELS
 from .layers import Layer as Layer
+from .near import distances as distances
 from .verify import STATEMENTS as STATEMENTS
 from .verify import check as check
 from .verify import layer as layer

@@ -25,7 +25,9 @@ around it. It reads the files itself and has its own arithmetic and its own forw
     bounds          what rounding does to float64, and numbers of many digits
     float_model     programs in floating point, and what they make of logits
 
-    layers          certificates of one layer, and the claim impossible
+    layers          certificates of one layer
+    capacity        claims about all weights: impossible, almost_impossible, onto
+    near            exact weights near the stored ones
     rank, real, labels              its claims: rank and grouping, error, labels
     paired          certificates of paired heads
     decoders        certificates of decoders: rank, recites, executed

@@ -1,5 +1,6 @@
 """The claim *error*, about real numbers: in float64, or with enough digits."""
 
+import math
 from collections import namedtuple
 from contextlib import suppress
 from fractions import Fraction
@@ -20,6 +21,7 @@ from .bounds import (
     floats,
     gamma,
     integers,
+    lengths,
     multiply,
     up,
 )
@@ -100,8 +102,9 @@ def largest(size, width, heads, inner, outputs):
     return max(entries(size, width, heads, inner), outputs)
 
 
-# Bounds of |f - y| from both sides, where it is largest as far as is known, and how that was had
-Residuals = namedtuple("Residuals", "most least place how")
+# Bounds of |f - y| from both sides, where it is largest as far as is known, a bound of the root of
+# the sum of squares, and how all was had
+Residuals = namedtuple("Residuals", "most least place length how")
 
 
 def all_residuals(about):
@@ -135,7 +138,10 @@ def in_floats(weights, data, tell):
 
 def of_floats(found):
     (most, _), (least, place) = (largest_of(x, found.scales) for x in found.sides())
-    return Residuals(most, least, place, "float64 with a-priori bounds")
+    with np.errstate(over="ignore"):
+        sizes = np.ldexp(found.sides()[0], found.scales[:, None])
+        length = float(lengths(lengths(sizes)))
+    return Residuals(most, least, place, length, "float64 with a-priori bounds")
 
 
 def largest_of(sizes, scales):
@@ -159,13 +165,16 @@ def residuals(weights, data, count, work):
     """The same to so many digits of 20 bits."""
     readout = readout_of(weights, count)
     targets = data["targets"].reshape(len(data["targets"]), -1)
-    most, least, place = Fraction(0), Fraction(0), (0, 0)
+    most, least, place, squares = Fraction(0), Fraction(0), (0, 0), Fraction(0)
     for rows, scales, z in representation(weights, data, count, work):
-        far, near, at = farthest(multiply(z, readout, count), targets[rows], scales)
-        most = max(most, far)
+        far, near, at, more = farthest(multiply(z, readout, count), targets[rows], scales)
+        most, squares = max(most, far), squares + more
         if near >= least:
             least, place = near, (rows.start + at[0], at[1])
-    return Residuals(most, least, place, f"{count} digits of {BITS} bits")
+    length = math.inf
+    with suppress(OverflowError):
+        length = float(up(math.sqrt(max(squares, Fraction(1e-300)))))  # above what underflows
+    return Residuals(most, least, place, length, f"{count} digits of {BITS} bits")
 
 
 def readout_of(weights, count):
@@ -178,7 +187,7 @@ def readout_of(weights, count):
 
 
 def farthest(out, targets, scales):
-    """Bounds of |f - y| from both sides, and its place, by integers.
+    """Bounds of |f - y| from both sides, its place, and a bound of the sum of squares, by integers.
 
     out: f 2^-scale
     """
@@ -192,8 +201,9 @@ def farthest(out, targets, scales):
     each, unit = far << (scales - least)[:, None], Fraction(2) ** (last + least)
     row, column = divmod(int(each.argmax()), each.shape[1])
     near = each[row, column] - (off << int(scales[row] - least))
-    most = int(((far + off) << (scales - least)[:, None]).max())
-    return most * unit, max(0, int(near)) * unit, (row, column)
+    upper = (far + off) << (scales - least)[:, None]
+    squares = int((upper * upper).sum()) * unit * unit
+    return int(upper.max()) * unit, max(0, int(near)) * unit, (row, column), squares
 
 
 def representation(weights, data, count, work):

@@ -7,11 +7,13 @@ import math
 from collections import namedtuple
 
 from . import pieces
+from .capacity import AlmostImpossible, Impossible, Onto
 from .claim import PROVED
 from .decoders import Decoder, Executed, Recites
 from .files import read_json, require, require_claims, silent
 from .labels import Labels
-from .layers import Impossible, Layer
+from .layers import Layer
+from .near import Near
 from .paired import PairedError, PairedLayer, PairedRank
 from .rank import Grouping, Rank, RankOfDecoder
 from .real import Error
@@ -20,7 +22,7 @@ from .sequences import Equality, Sequences, Size
 # All kinds of certificates, and the claims that each may make: a new claim is a line here.
 
 CLAIMS = {
-    Layer: (Grouping, Rank, Error, Labels, Impossible),
+    Layer: (Grouping, Rank, Error, Labels, Onto, Near, Impossible, AlmostImpossible),
     PairedLayer: (PairedRank, PairedError),
     Decoder: (RankOfDecoder, Recites, Executed),
     Sequences: (Equality, Size),

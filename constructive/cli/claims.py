@@ -31,7 +31,8 @@ def certify(
             (`recite`) or of the sequences (`SequenceDataset.save`).
         output: File to write the certificate to, .json.
         claims: What to prove, separated by commas or blanks in quotes. About a layer: grouping,
-                rank, error, labels; by default rank, error and, where heads have groups, grouping.
+            rank, error, labels, onto, near; by default rank, error and, where heads have groups,
+            grouping; of tangent heads error, onto and near.
             About a decoder: rank, recites, executed. About sequences: equality, size.
         epsilon: Largest error to allow; by default 1e-6 of the largest target.
         model: Which float32 programs the claim 'executed' is about, such as 'float32, any
@@ -95,20 +96,27 @@ def upper_bound(
     data: Path,
     *,
     heads: int,
+    head_dim: int | None = None,
     output: Path = Path("upper-bound.json"),
 ) -> None:
     """Prove that no H heads, chosen before the targets, have a readout for all targets.
 
+    With --head-dim: that almost no targets are returned by any weights of H heads of this d_h.
+
     Exit status 0 if that is PROVED, else 1; the certificate is written in any case.
 
     Args:
+        head_dim: d_h, for heads that may depend on the targets.
         output: File to write the certificate to, .json.
 
-    Example:
+    Examples:
 
         constructive upper-bound data.npz --heads 20
+
+        constructive upper-bound data.npz --heads 4 --head-dim 8
     """
-    _write(constructive.upper_bound_certificate(constructive.Dataset.open(data), heads), output)
+    dataset = constructive.Dataset.open(data)
+    _write(constructive.upper_bound_certificate(dataset, heads, head_dim=head_dim), output)
 
 
 @command(app, adds=("jobs", "as_json"), metavar={"files": "[MEMORIZER] DATA"})

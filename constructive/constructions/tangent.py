@@ -259,7 +259,8 @@ class Tangent:
 
     @property
     def _operations(self) -> float:
-        return 1.0 * self.covariances.size * self.asked.shape[2]
+        operations: int = self.covariances.size * self.asked.shape[2]
+        return float(operations)
 
     def gram(self) -> Array:
         """Return G = J J^T (T m, T m)."""
@@ -443,7 +444,7 @@ def chord(
             errors.append(scale * float(np.abs(left).max()))
             if errors[-1] < best.error:
                 best = Solved(weights, scale, errors[-1])
-            if errors[-1] <= goal or not errors[-1] < _CONTRACTS * errors[-2]:
+            if not errors[-1] < _CONTRACTS * errors[-2]:  # or as far as rounding lets it go
                 break
         # Where steps were stopped by rounding already, a larger scale makes the error larger.
         if best.error <= goal or _SMALL * size > best.error == before:
@@ -456,7 +457,7 @@ def chord(
 
 _LOAD = 0.8  # Of the number of examples that fit: beyond it readouts grow
 _SHARE_OF_MEMORY = 4  # G may fill a quarter of the memory
-_GOAL = 1e-9  # Error that chord steps aim at, relative to the largest target
+_GOAL = 1e-9  # Relative error with which the scale is large enough
 
 
 def targets_of(dataset: Dataset) -> tuple[Array, Array]:

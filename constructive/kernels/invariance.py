@@ -190,7 +190,7 @@ def _of_gradients(
         for name, one, other in zip(NAMES, first, called(), strict=False):
             near = 0.0 if exact else 2.0 * backward.slack[name]
             with np.errstate(invalid="ignore"):
-                wrong = ~(np.abs(one - other) <= near).all(-1)
+                wrong = np.asarray(~(np.abs(one - other) <= near).all(-1))
             if wrong.any():
                 found.append(Difference(f"again, {name}", int(wrong.sum()), first_place(wrong)))
     return tuple(found)

@@ -17,7 +17,8 @@ From Memorization Require Import theorem_11_almost_all theorem_12_almost_all.
 From Memorization Require Import theorem_13_14 any_weights saturated_heads integer_readout.
 From Memorization Require Import recitation.
 From Memorization Require Import local_inverse Free_heads zero_points pairs free_heads_almost_all.
-From Memorization Require Import small_images few_weights equal_heads.
+From Memorization Require Import small_images few_weights equal_heads
+  onto_certificate.
 From Memorization Require Import layer_checker attention_program attention_rank.
 From Memorization Require Import upper_bound_program upper_bound.
 From Memorization Require Import decoders recites_program recites_checker.
@@ -114,6 +115,7 @@ Check equal_heads_usual.
 Check @small_images.
 Check almost_no_targets.
 Check almost_no_targets_any_data.
+Check onto_certificate.
 Check @check_layer_sound.
 Check check_recites_sound.
 Definition of_real_numbers := (@every_n_independent, @lemma_4_1, @lemma_4_1_origin,
@@ -129,7 +131,8 @@ Definition of_real_numbers := (@every_n_independent, @lemma_4_1, @lemma_4_1_orig
   @recitation, @greedy, @local_inverse, @uniform_covariance_mean, @zero_points,
   @uniform_attention, @tangent_rank, @pairs_of_heads, @free_heads_almost_all_queries,
   @free_heads, @free_heads_usual, @free_heads_outputs, @equal_heads, @equal_heads_usual,
-  @small_images, @almost_no_targets, @almost_no_targets_any_data, @check_layer_sound, @check_recites_sound).
+  @small_images, @almost_no_targets, @almost_no_targets_any_data, @onto_certificate,
+  @check_layer_sound, @check_recites_sound).
 Print Assumptions of_real_numbers.
 
 (* Programs that read stored numbers: they compute with machine integers. *)

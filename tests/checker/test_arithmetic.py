@@ -234,13 +234,15 @@ def test_the_farthest_output_is_found_exactly(checker, targets, outputs, scales,
     out = checker.bounds.fixed([outputs], count)._replace(error=error)
     values, off = exactly(out)
     powers = [Fraction(2) ** scale for scale in scales]
-    worst, places = 0, []
+    worst, places, total = 0, [], 0
     for row, goals, power in zip(values, targets.tolist(), powers, strict=True):
         each = [abs(x - Fraction(y) / power) for x, y in zip(row, goals, strict=True)]
         worst = max(worst, (max(each) + off) * power)
         places.append([(far - off) * power for far in each])
-    most, least, place = checker.real.farthest(out, targets, np.array(scales))
+        total += sum(((far + off) * power) ** 2 for far in each)
+    most, least, place, squares = checker.real.farthest(out, targets, np.array(scales))
     assert most == worst
+    assert squares == total
     assert least == max(0, places[place[0]][place[1]])
     assert error or least == most
 

@@ -40,8 +40,8 @@ from constructive import (
 )
 from constructive.certificates import check as checking
 from constructive.certificates.certify import ALL_WEIGHTS, CLAIMS, family_of
+from constructive.certificates.claims.capacity import AllWeights
 from constructive.certificates.claims.kind import CertifyOptions, ClaimKind
-from constructive.certificates.claims.rank import AllWeights
 from constructive.support.work import report
 
 UNREAD = {"retries"}
@@ -171,6 +171,18 @@ def upper_bound(make):
     return Kind(heads, known, {"impossible": (heads, data)})
 
 
+def out_of_reach():
+    """Generic data of more examples than any weights of two heads reach almost all targets of."""
+    data = generators.gaussian(num_examples=40, context_size=3, width=4, seed=0)
+    heads = AllWeights(2, 1)
+    return Kind(heads, data, {"almost_impossible": (heads, data.take(range(20)))})
+
+
+def tangent():
+    data = drawn(generators.gaussian, num_examples=20, width=6)
+    return of_layer(data, "error", "onto", "near", construction="tangent", head_dim=3)
+
+
 KINDS = {
     "own contexts": lambda: of_layer(drawn(), *ASKED),
     "contexts of different lengths": lengths,
@@ -188,6 +200,8 @@ KINDS = {
     "last": lambda: sequences("last"),
     "seq2seq": lambda: sequences("seq2seq"),
     "upper bound": lambda: upper_bound(generators.uniform),
+    "tangent": tangent,
+    "out of reach": out_of_reach,
 }
 
 
@@ -454,6 +468,8 @@ OF_KIND = {
     "several texts": ("rank", "recites", "executed"),
     "decoder of integers": ("recites", "executed"),
     "upper bound": ("impossible",),
+    "tangent": ("error", "onto", "near"),
+    "out of reach": ("almost_impossible",),
 }
 
 
@@ -518,10 +534,10 @@ def fewer(heads, data):
 
 
 CASES = {
-    "layer": ["own contexts", "labels", "pairs"],
+    "layer": ["own contexts", "labels", "pairs", "tangent"],
     "decoder": ["decoder", "decoder of integers"],
     "sequences": ["seq2seq"],
-    "all weights": ["upper bound"],
+    "all weights": ["upper bound", "out of reach"],
 }
 """Kinds of the suite that have all claims of a family, and all proofs of them."""
 UNPROVED = {

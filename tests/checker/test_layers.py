@@ -4,6 +4,7 @@ import functools
 import json
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -186,7 +187,11 @@ def impossible(checker, contexts, queries, vectors=(), pivots=(), zeros=0, **mor
         "vectors": [[hex(x) for x in vector] for vector in vectors], "zeros": zeros,
     }  # fmt: skip
     data = {"contexts": np.asarray(contexts), "queries": queries}
-    return checker.layers.check_impossible(evidence | more, data)
+    return (
+        checker.capacity.Impossible({"evidence": evidence | more})
+        .check(SimpleNamespace(data=data))
+        .numbers
+    )
 
 
 def many_queries(total, width):
@@ -212,7 +217,7 @@ def test_vectors_at_every_scale(checker, scale, order):
 
 
 def test_moduli_are_all_primes_between_2_21_and_2_22(checker):
-    moduli = checker.layers.primes()
+    moduli = checker.capacity.primes()
     assert len(moduli) == 295947 - 155611  # pi(2^22) - pi(2^21)
     assert (np.diff(moduli) > 0).all()
     assert (moduli[0], moduli[-1]) == (2097169, 4194301)
@@ -236,7 +241,7 @@ def test_moduli_are_all_primes_between_2_21_and_2_22(checker):
 )
 def test_how_long_tokens_are_as_integers(checker, tokens, bits):
     tokens = np.array(tokens)
-    assert checker.layers.reach(tokens) == bits
+    assert checker.capacity.reach(tokens) == bits
     used = np.abs(tokens[tokens != 0])
     unit = Fraction(2) ** (int(np.frexp(used.min(initial=1e308))[1]) - 53)
     whole = [Fraction(x) / unit for x in used.tolist()]
@@ -253,7 +258,7 @@ def parts_of(ids, total):
 
 
 def test_tokens_are_joined_by_contexts(checker):
-    rng, of = np.random.default_rng(0), checker.layers.components
+    rng, of = np.random.default_rng(0), checker.capacity.components
     for _ in range(300):
         total, size = rng.integers(1, 30), rng.integers(1, 4)
         ids = rng.integers(0, total, (rng.integers(1, 20), size))
@@ -266,12 +271,12 @@ def test_tokens_are_joined_by_contexts(checker):
 
 def test_different_rows_are_told_apart(checker):
     rows = np.array([[1.0, 0.0], [1.0, -0.0], [1.0, 5e-324], [1 + 2.0**-52, 0.0], [1.0, 0.0]])
-    found, ids = checker.layers.different(rows)
+    found, ids = checker.capacity.different(rows)
     assert found[ids].tolist() == rows.tolist()
     assert (ids == [0, 0, 1, 2, 0]).all()
     assert not np.signbit(found).any()
     single = np.array([[np.float32(0.1)], [np.float32(1e-45)]], dtype=np.float32)
-    assert checker.layers.different(single)[0].dtype == np.float64
+    assert checker.capacity.different(single)[0].dtype == np.float64
 
 
 def test_different_examples_are_counted(checker):
@@ -290,13 +295,13 @@ def test_different_examples_are_counted(checker):
 
 def test_residues_of_one_number_may_differ_by_a_prime(checker, monkeypatch):
     """Balanced ones are not unique; `times` gives either, by the number of its terms."""
-    original, rng = checker.layers.times, np.random.default_rng(0)
+    original, rng = checker.capacity.times, np.random.default_rng(0)
 
     def times(a, b, p):
         products = original(a, b, p)
         return products + p * rng.integers(-1, 2, products.shape)
 
-    monkeypatch.setattr(checker.layers, "times", times)
+    monkeypatch.setattr(checker.capacity, "times", times)
     tokens = np.array([[3.0, 1.0, 1.0], [5.0, -1.0, -1.0], [-7.0, 2.0, 2.0], [0.0, 4.0, 4.0]])
     order, vectors = [[0, 1], [1, 2], [3, 0]] * 3, ([(0, 1, -1), (1, 0, 0)], [1, 0], 1)
     with refused("not constant within a context"):
@@ -309,7 +314,7 @@ def test_residues_of_one_number_may_differ_by_a_prime(checker, monkeypatch):
 @pytest.mark.parametrize(("left", "words"), [(56, "not orthogonal"), (55, "more than a minute")])
 def test_numbers_are_not_longer_than_all_primes_together(checker, as_if, left, words):
     """As if a minute were longer: 2^21 bits of vectors take more of it than there is."""
-    as_if("layers", OPERATIONS=math.inf)
+    as_if("capacity", OPERATIONS=math.inf)
     vector = 0, 1 << 21 * 140336 - left - 1
     with refused(words):
         impossible(checker, [[0.0, 1.0]], many_queries(3, 2), [vector], [1], 1)

@@ -64,7 +64,8 @@ def data_of(total, size, width, *, shared=False, seed=0):
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize(
-    ("heads", "head_dim", "size", "width"), [(2, 4, 3, 8), (3, 2, 5, 6), (6, 1, 4, 6), (4, 5, 2, 5)]
+    ("heads", "head_dim", "size", "width"),
+    [(2, 4, 3, 8), (3, 2, 5, 6), (6, 1, 4, 6), (4, 5, 2, 5), (5, 3, 3, 4)],
 )
 def test_ranks_at_zero_points_and_elsewhere(heads, head_dim, size, width, shared):
     """Floats of 53 bits: as many rows are independent as the theorems say, and no more."""
@@ -73,6 +74,7 @@ def test_ranks_at_zero_points_and_elsewhere(heads, head_dim, size, width, shared
     point = zero_point(heads, head_dim, data)
     drawn = data_of(point.rank + 3, size, width, shared=shared, seed=1)
     base = draw_zero_point(point, width, head_dim, 1, rng)
+    assert not any(base.readouts[group].sum(axis=0).any() for group in base.groups)
     assert factors_at(base, drawn, rng).rank == point.rank
     most = most_examples(heads, head_dim, data, each=min(size - 1, width))
     drawn = data_of(most + 3, size, width, shared=shared, seed=1)
@@ -121,6 +123,23 @@ def test_several_outputs():
     apart = bounds(Dataset(drawn.contexts, drawn.queries, np.zeros((20, 12))), 12, 1)
     assert apart.at_least >= 6  # each output has one head, which has k by its readout
     assert apart.at_most >= apart.at_least
+
+
+def test_outputs_that_attention_does_not_move():
+    """One head moves an output within the span of the differences of two tokens: one dimension."""
+    drawn = data_of(9, 2, 4)
+    found = bounds(Dataset(drawn.contexts, drawn.queries, np.zeros((9, 2))), 1, 4)
+    assert found.at_most == 8  # (9 + 2 x 4) / 2
+    assert (
+        capacity(num_heads=1, head_dim=4, context_size=2, width=4, target_dim=2).free.at_most == 8
+    )
+
+
+def test_fixed_heads_are_free_heads():
+    drawn = data_of(50, 3, 6)
+    different = different_inputs(drawn)
+    found = free_capacity(drawn, 2, 2, np.random.default_rng(0), different=different, fixed=45)
+    assert (found.at_least, found.why_at_least) == (45, "fixed heads")
 
 
 # The public function, for sizes and for data.

@@ -21,14 +21,13 @@ from constructive.support.work import report, workers
 from constructive.theory import grouping
 
 Evidence = dict[str, Any]
-_ATTEMPTS = 8  # Random normals that are tried for a group
 
 
 class Proposed(ClaimKind):
     """A claim that the checker judges, by evidence that is proposed here."""
 
     @abstractmethod
-    def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
+    def propose(self, subject: Subject[Any, Dataset]) -> Evidence:
         """Return evidence; without what it would need, and with `advice`, where there is none."""
 
     def judge(self, subject: Subject[Any, Any]) -> Claim:
@@ -43,12 +42,13 @@ class Proposed(ClaimKind):
         return Claim(self.name, found.statement, verdict, found.detail, found.witness, proof)
 
 
-def layer_of(subject: Subject[Memorizer, Dataset]) -> checker.Layer:
-    """Return the layer on the data as the checker has it, with what it has computed of them."""
+def layer_of(subject: Subject[Any, Dataset]) -> checker.Layer:
+    """Return the layer, or none, on the data as the checker has it, with what it has computed."""
+    weights = subject.weights
     return subject.once(
         checker.Layer,
         lambda: checker.layer(
-            subject.weights.layer.tensors,
+            weights.layer.tensors if isinstance(weights, Memorizer) else {},
             subject.data.arrays,
             hashes=subject.fingerprints,
             bits=subject.options.max_prec,
@@ -81,6 +81,10 @@ class LayerRank(Proposed):
     name = "rank"
     options = frozenset({"seed"})
 
+    def is_usual(self, weights: Memorizer) -> bool:
+        """Return whether heads are fixed, so that a readout has to return any targets."""
+        return weights.record.construction != "tangent"
+
     def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return a prime, a point and columns at which Z has rank T; a solution for `--quick`."""
         layer = subject.weights.layer.leading
@@ -109,6 +113,10 @@ class Error(Proposed):
     name = "error"
     options = frozenset({"epsilon", "max_prec"})
 
+    def is_usual(self, weights: Memorizer) -> bool:
+        """Return whether outputs are numbers of the targets, and not scores of classes."""
+        return not _scores(weights)
+
     def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return epsilon."""
         return {"bound": epsilon_of(subject).hex()}
@@ -126,11 +134,14 @@ class Labels(Proposed):
     """The claim *labels*, of data with one-hot targets."""
 
     name = "labels"
-    usual = False
 
     def applies(self, weights: Memorizer) -> bool:
         """Return whether there are several outputs."""
         return weights.layer.target_dim > 1
+
+    def is_usual(self, weights: Memorizer) -> bool:
+        """Return whether only the largest output says something."""
+        return _scores(weights)
 
     def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return half the least lead of a label, as floats have it."""
@@ -142,6 +153,11 @@ class Labels(Proposed):
         leads = (own - np.where(is_label, -np.inf, outputs)).min(axis=1)
         claimed = float(f"{np.ldexp(leads, floats.scales).min() / 2:.1e}")
         return {"bound": claimed.hex()} if 0 < claimed < np.inf else {}
+
+
+def _scores(weights: Memorizer) -> bool:
+    """Return whether outputs of tangent heads are scores of classes."""
+    return weights.record.construction == "tangent" and bool(weights.record.classes)
 
 
 GROUPING, RANK, ERROR, LABELS = Grouping(), LayerRank(), Error(), Labels()

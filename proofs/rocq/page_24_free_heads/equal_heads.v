@@ -51,7 +51,8 @@ Lemma card_pairs o : (o <= d)%N -> #|pairs o| = (k * (d - o) - 'C(k - o, 2))%N.
 Proof.
 move=> od; have kd : (k <= d)%N := geq_minr _ _.
 have -> : #|pairs o| = (\sum_(j < k) ((d - o) - (j - o)))%N.
-  rewrite -sum1_card (eq_bigl (fun x : 'I_d * 'I_d => (x.1 < k)%N && (maxn x.1 o <= x.2)%N)); last first.
+  rewrite -sum1_card.
+  rewrite (eq_bigl (fun x : 'I_d * 'I_d => (x.1 < k)%N && (maxn x.1 o <= x.2)%N)); last first.
     by move=> x; rewrite inE geq_max.
   rewrite -(pair_big_dep (fun j : 'I_d => (j < k)%N) (fun j i : 'I_d => (maxn j o <= i)%N)
     (fun _ _ => 1%N)) /= (big_ord_widen_cond d xpredT (fun j => (d - o) - (j - o))%N kd).
@@ -75,10 +76,11 @@ Proof.
 rewrite card_sum card_ord card_sig; congr (_ + _)%N.
 have -> : #|[pred x | x \in products]| =
     (\sum_(l < d) #|pairs (if (l < dh)%N then 0 else d - dh)%N|)%N.
-  rewrite -sum1_card (eq_bigl (fun x : 'I_d * ('I_d * 'I_d) => x.2 \in pairs (if (x.1 < dh)%N then 0 else d - dh)%N));
+  rewrite -sum1_card (eq_bigl (fun x : 'I_d * ('I_d * 'I_d) =>
+    x.2 \in pairs (if (x.1 < dh)%N then 0 else d - dh)%N));
     last by move=> x; rewrite !inE.
-  rewrite -(pair_big_dep xpredT (fun (l : 'I_d) y => y \in pairs (if (l < dh)%N then 0 else d - dh)%N)
-    (fun _ _ => 1%N)) /=.
+  rewrite -(pair_big_dep xpredT (fun (l : 'I_d) y =>
+    y \in pairs (if (l < dh)%N then 0 else d - dh)%N) (fun _ _ => 1%N)) /=.
   by apply: eq_bigr => l _; rewrite sum1_card.
 rewrite (bigID (fun l : 'I_d => (l < dh)%N)) /=; congr (_ + _)%N.
   rewrite (eq_bigr (fun=> #|pairs 0|)) => [|l ->] //.
