@@ -177,7 +177,7 @@ _FLAT = 1e-6  # Relative deviation below which a direction is taken as it is
 
 def _centred(tokens: Array) -> Array:
     """Return tokens less the mean of their context: zero where they agree, and not its rounding."""
-    centred = tokens - tokens.mean(axis=1, keepdims=True)
+    centred: Array = tokens - tokens.mean(axis=1, keepdims=True)
     centred *= np.ptp(tokens, axis=1, keepdims=True) > 0.0
     return centred
 
