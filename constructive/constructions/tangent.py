@@ -356,9 +356,17 @@ def iterative(tangent: Tangent) -> Solver:
     """Solve by conjugate gradients in float32, with the diagonal of G as a preconditioner."""
     single = tangent.in_float32()
     diagonal = single.diagonal()
+    if not diagonal.min() > 0.0:
+        raise PrecisionError(
+            "in float32 no weight moves an output of this example",
+            witness=int(np.argmin(diagonal.min(axis=1))),
+            suggestion="contexts and queries that are not zero, and of one size",
+        )
 
     def solve(y: Array) -> Array:
-        size = float(np.abs(y).max()) or 1.0  # so that squares stay within float32
+        size = float(np.abs(y).max())  # so that squares stay within float32
+        if not size:
+            return np.zeros_like(y)
         left = (y / size).astype(np.float32)
         x, goal = np.zeros_like(left), _ROUGH * np.linalg.norm(left)
         scaled = left / diagonal
@@ -366,7 +374,10 @@ def iterative(tangent: Tangent) -> Solver:
         for count in range(_MOST_ITERATIONS):
             report("conjugate gradients", count, _MOST_ITERATIONS)
             image = single.push(single.pull(along))
-            share = np.float32(product / float(np.vdot(along, image)))
+            bent = float(np.vdot(along, image))
+            if not bent > 0.0:  # in float32
+                break
+            share = np.float32(product / bent)
             x += share * along
             left -= share * image
             if not np.linalg.norm(left) > goal:
@@ -603,7 +614,7 @@ class TangentHeads(Construction):
             if rank == targets.size:
                 raise PrecisionError(
                     "float64 cannot factor the derivative, whose rank is large enough modulo a "
-                    "prime: tokens or queries are nearly equal",
+                    "prime: tokens or queries are nearly equal, or of very different sizes",
                     witness=rank,
                     suggestion="tokens and queries less their mean, or more heads",
                 )

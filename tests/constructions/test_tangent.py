@@ -191,3 +191,17 @@ def test_where_float64_is_too_short_no_capacity_is_blamed():
     far = Dataset(data.contexts + 1e10, data.queries, data.targets)
     with pytest.raises(PrecisionError, match="cannot factor the derivative"):
         build_memorizer(far, construction="tangent")
+
+
+def test_zeros_in_conjugate_gradients(monkeypatch):
+    monkeypatch.setattr(tangent, "physical_memory", lambda: 0)
+    data = drawn(20, 3, 6)
+    for total, factor in ((20, 0.0), (1, 0.0), (1, 1.0)):
+        arrays = data.contexts[:total], data.queries[:total], factor * data.targets[:total]
+        some = Dataset(*arrays)
+        assert build_memorizer(some, construction="tangent").max_error(some) < 1e-12
+    zero = data.contexts.copy()
+    zero[3] = 0.0
+    with pytest.raises(PrecisionError, match="no weight moves") as caught:
+        build_memorizer(Dataset(zero, data.queries, data.targets), construction="tangent")
+    assert caught.value.witness == 3
