@@ -240,6 +240,8 @@ def test_notebooks_are_those_of_their_pages(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOK.NOTEBOOKS)
 def test_notebooks_run_and_show_what_their_pages_show(name, tmp_path):
+    pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
     page = ROOT / "docs" / name
     ran = tmp_path / "ran.ipynb"
     script = (
