@@ -274,6 +274,7 @@ def own(tmp_path, monkeypatch):
 def test_list_says_what_is_installed(run):
     text = run("kernels", "list")
     lines = {line.split()[0]: line for line in text.splitlines() if line[:1].isalpha()}
+    pytest.importorskip("torch")
     assert "2." in lines["torch"]
     assert "not installed" in lines["openvino"]
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from pytorch import torch
 
 from constructive import (
     AttentionLayer,
@@ -526,7 +526,7 @@ WAYS = {
     "read-only": locked,
     "read-only view": lambda values: locked(values[:]),
     "Fortran": np.asfortranarray,
-    "tensor": torch.from_numpy,
+    "tensor": lambda values: torch.from_numpy(values),  # noqa: PLW0108 - skips when called
     "converts itself": Tensor,
     "memory": memoryview,
     "subclass": lambda values: values.view(np.ma.MaskedArray),
