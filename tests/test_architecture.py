@@ -163,7 +163,7 @@ BUDGET = {
     "cli": (2240, 10),
     "constructions": (4610, 15),
     "data": (2100, 8),
-    "exact": (3140, 11),
+    "exact": (3090, 11),
     "figures": (1540, 10),
     "instances": (4200, 14),
     "interop": (1070, 4),

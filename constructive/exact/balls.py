@@ -4,10 +4,10 @@ Weights, queries and tokens are exact dyadic rationals; all operations are enclo
 exponentials, and the quotient of the softmax.
 
 *Which tokens matter.* A head that saturates on an example leaves all tokens but one with next to
-no attention. So logits are first bounded in float64, which is rigorous too (`Bounded`). Tokens
-whose logits are surely less than the largest one by `prec` bits get the ball [0, 2^-prec]; logits
-and exponentials are enclosed only for the others, with python-flint. The bound is not an estimate:
-where it is useless (huge weights, infinities) every token counts as one that matters.
+no attention. So logits are first bounded in float64, which is rigorous too (`bounded_logits`).
+Tokens whose logits are surely less than the largest one by `prec` bits get the ball [0, 2^-prec];
+logits and exponentials are enclosed only for the others, with python-flint. The bound is not an
+estimate: where it is useless (huge weights, infinities) every token counts as one that matters.
 
 Precision is an argument, `prec` in bits, and is set only while an enclosure is computed.
 """
@@ -20,7 +20,12 @@ import numpy as np
 from flint import arb, arb_mat
 
 from constructive.exact.directed import working_precision
-from constructive.exact.float_enclosure import Bounded, BoundedLogits, HeadFactors
+from constructive.exact.float_enclosure import (
+    BoundedLogits,
+    HeadFactors,
+    bounded_logits,
+    head_factors,
+)
 from constructive.exact.softmax import Arithmetic, Hidden, Numbers, PerQuery
 from constructive.support.arrays import Array, Booleans
 
@@ -43,7 +48,7 @@ def solve(square: arb_mat, targets: arb_mat, prec: int) -> arb_mat | None:
 
 
 class BallFactors(NamedTuple):
-    """Weights in float64 with bounds, and products of each head in balls."""
+    """Products of weights of all heads in float64, and of each head in balls."""
 
     floats: HeadFactors  # for the question which tokens matter
     products: tuple[arb_mat, ...]  # W_Q W_K^T of each head (d, d)
@@ -61,7 +66,6 @@ class Balls(Arithmetic[BallFactors, BallLogits, PerQuery[arb_mat]]):
 
     def __init__(self, prec: int) -> None:
         self.prec = prec
-        self._floats = Bounded()
 
     def weights(
         self, query_weights: Numbers, key_weights: Numbers, shared: Numbers | None = None
@@ -71,12 +75,11 @@ class Balls(Arithmetic[BallFactors, BallLogits, PerQuery[arb_mat]]):
                 exact_matrix(w_q) * exact_matrix(w_k.T)
                 for w_q, w_k in zip(query_weights, key_weights, strict=True)
             )
-        return BallFactors(self._floats.weights(query_weights, key_weights), products)
+        return BallFactors(head_factors(query_weights, key_weights), products)
 
     def logits(self, weights: BallFactors, queries: Numbers, keys: Numbers) -> BallLogits:
         """Bound logits in float64; which of them are enclosed, the softmax decides."""
-        asked, seen = self._floats.queries(queries), self._floats.keys(keys)
-        return BallLogits(self._floats.logits(weights.floats, asked, seen), weights.products)
+        return BallLogits(bounded_logits(weights.floats, queries, keys), weights.products)
 
     def softmax(self, logits: BallLogits, hidden: Hidden | None) -> PerQuery[arb_mat]:
         matters = relevant_tokens(logits.floats, self.prec, hidden)

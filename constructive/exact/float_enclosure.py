@@ -20,62 +20,44 @@ from constructive.support.arrays import Array
 
 
 class HeadFactors(NamedTuple):
-    """Weights in float64, and products of all heads."""
+    """Products of the weights of all heads, in float64."""
 
-    query_weights: Array  # W_Q (H, d, d_h)
-    key_weights: Array  # W_K (H, d, d_h)
     products: Array  # W_Q W_K^T of all heads side by side (d, H d)
     sizes: Array  # `|W_Q| |W_K|^T` in the same places
+    head_dim: int  # d_h
 
 
 class BoundedLogits(NamedTuple):
-    """Logits, and what they were made of."""
+    """Logits, and the tokens that they are of."""
 
     numbers: Array  # (..., H, n)
     bounds: Array  # of their errors
-    factors: HeadFactors  # of all heads
     queries: Array  # (k, d) or (k, b, d)
     keys: Array  # (k, n, d), or (1, n, d) for all
 
 
-class Bounded:
-    """Float64 with bounds."""
+def head_factors(query_weights: Numbers, key_weights: Numbers) -> HeadFactors:
+    """Multiply weights, W_Q and W_K (H, d, d_h), of which bounds of logits are made."""
+    w_q = query_weights.astype(np.float64, copy=False)
+    turned = key_weights.astype(np.float64, copy=False).transpose(0, 2, 1)
+    with np.errstate(all="ignore"):  # what overflows, or is not a number, bounds nothing
+        products, sizes = w_q @ turned, np.abs(w_q) @ np.abs(turned)
+    return HeadFactors(side_by_side(products), side_by_side(sizes), w_q.shape[2])
 
-    in_threads = True
 
-    def queries(self, array: Numbers) -> Array:
-        return array.astype(np.float64, copy=False)
-
-    keys = queries
-
-    def values(self, array: Numbers) -> Array:
-        """Return the tokens of each group times a power of two, so that entries are below 1."""
-        tokens = self.queries(array)
-        exponents = np.frexp(np.abs(tokens).max(axis=(1, 2), keepdims=True))[1]
-        scaled: Array = np.ldexp(tokens, -exponents)
-        return scaled
-
-    def weights(
-        self, query_weights: Numbers, key_weights: Numbers, shared: Numbers | None = None
-    ) -> HeadFactors:
-        w_q, w_k = self.queries(query_weights), self.queries(key_weights)
-        turned = w_k.transpose(0, 2, 1)
-        with np.errstate(all="ignore"):  # what overflows, or is not a number, bounds nothing
-            products = side_by_side(w_q @ turned)
-            return HeadFactors(w_q, w_k, products, side_by_side(np.abs(w_q) @ np.abs(turned)))
-
-    def logits(self, weights: HeadFactors, queries: Array, keys: Array) -> BoundedLogits:
-        width, head_dim = weights.query_weights.shape[1:]
-        with np.errstate(all="ignore"):
-            numbers = absorbed_logits(np.matmul, weights.products, queries, keys)
-            sizes = absorbed_logits(np.matmul, weights.sizes, np.abs(queries), np.abs(keys))
-            roundings = head_dim + 2 * width + 16
-            # Twice gamma, for `sizes` is rounded as well. The last term is for what underflows: at
-            # most 3 d^2 d_h products lose 2^-1075 each, times what they are multiplied by; W_Q
-            # W_K^T has d^2 entries, and W_Q d d_h, in memory, so that d^2 d_h < 2^70.
-            bounds = 2.1 * roundings * UNIT * sizes
-            bounds += TINY * (1 + np.abs(keys).max()) * (1 + np.abs(queries).max())
-        return BoundedLogits(numbers, bounds, weights, queries, keys)
+def bounded_logits(weights: HeadFactors, queries: Numbers, keys: Numbers) -> BoundedLogits:
+    """Bound how far logits in float64 are from those of real arithmetic."""
+    asked, seen = (array.astype(np.float64, copy=False) for array in (queries, keys))
+    with np.errstate(all="ignore"):
+        numbers = absorbed_logits(np.matmul, weights.products, asked, seen)
+        sizes = absorbed_logits(np.matmul, weights.sizes, np.abs(asked), np.abs(seen))
+        roundings = weights.head_dim + 2 * asked.shape[-1] + 16
+        # Twice gamma, for `sizes` is rounded as well. The last term is for what underflows: at
+        # most 3 d^2 d_h products lose 2^-1075 each, times what they are multiplied by; W_Q
+        # W_K^T has d^2 entries, and W_Q d d_h, in memory, so that d^2 d_h < 2^70.
+        bounds = 2.1 * roundings * UNIT * sizes
+        bounds += TINY * (1 + np.abs(seen).max()) * (1 + np.abs(asked).max())
+    return BoundedLogits(numbers, bounds, asked, seen)
 
 
 # Attention in float64 of logits that are short integers in one unit: a table has exponentials.

@@ -194,7 +194,7 @@ def rounded(weights: Array, storage: str) -> Array:
 
 @dataclass(frozen=True)
 class Contraction:
-    """How the arrays of a layer or of a decoder may be contracted."""
+    """How the arrays of a decoder may be contracted."""
 
     free: bool  # whether any set of the arrays may be multiplied before anything is summed
     of_decoders: str  # what it allows for decoders, in words
@@ -216,9 +216,6 @@ class Contraction:
         return np.full(np.shape(tokens), float(rows)), outputs
 
 
-_ANY_ARRAYS = (
-    "products of any number of arrays, summed over any number of indices at once, in any order"
-)
 _PAIRS_FOR_DECODERS = (
     "products of two arrays at a time, each summed over one index (queries and keys first{}; "
     "heads together with entries of tokens, never with tokens; averages before the readout, and "
@@ -232,7 +229,12 @@ PAIRWISE = Contraction(
 # The same where logits are products of queries and keys.
 PROJECTED = replace(PAIRWISE, of_decoders=_PAIRS_FOR_DECODERS.format(""))
 # Products of any arrays, summed over any indices at once.
-ANY_CONTRACTION = Contraction(free=True, of_decoders=_ANY_ARRAYS)
+ANY_CONTRACTION = Contraction(
+    free=True,
+    of_decoders=(
+        "products of any number of arrays, summed over any number of indices at once, in any order"
+    ),
+)
 
 
 MOST_TERMS = 1 << 20  # Terms of a sum for which bounds are finite
@@ -355,15 +357,13 @@ class FloatModel:
         count = np.asarray(terms, dtype=np.float64)
         return self._small(count * self.unit, count)
 
-    def average(self, counts: npt.ArrayLike) -> Array:
-        """Bound zeta, the error of an average of n tokens relative to `sum_j a_j |x_j|`."""
-        count = np.asarray(counts, dtype=np.float64)
-        return self._ratio(count, self.gamma(self._nested * count), np.zeros_like(count))[0]
-
     def weighted(
         self, counts: npt.ArrayLike, large: npt.ArrayLike, rest: npt.ArrayLike
     ) -> tuple[Array, Array]:
-        """Bound it where some tokens have nearly all weight; and what comes on top, times X."""
+        """Bound zeta, the error of an average of n tokens relative to `sum_j a_j |x_j|`.
+
+        And what comes on top, times X, where all but some large tokens have the weight `rest`.
+        """
         count = np.asarray(counts, dtype=np.float64)
         plain = self.gamma(self._nested * count)
         main = up((1.0 + plain) * (self._nested * np.asarray(large, dtype=np.float64) * self.unit))

@@ -41,8 +41,6 @@ from constructive.support.arrays import Array, Booleans
 # 2^k times it is exact, for x >= -700 keeps away from underflow, and x <= 700 from overflow.
 
 
-EXPONENTIAL_ERROR = 2.0**-49  # Relative error of `exponential`
-
 _LN2_HIGH = float.fromhex("0x1.62e42feep-1")
 _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
 _DEGREE = 13

@@ -52,21 +52,13 @@ class Drawing:
 
 @dataclass(frozen=True, eq=False)
 class OperatorGraph:
-    """A network of other operators than sums of heads have.
+    """A network of other operators than sums of heads have."""
 
-    Attributes:
-        input_dim: d
-        output_dim: k
-        nodes: in order; the last has the output `Y`
-        constants: float32 or int64, by name
-        opset: 13, 17 or 20
-    """
-
-    input_dim: int
-    output_dim: int
-    nodes: Sequence[Node]
-    constants: Mapping[str, Array] = field(repr=False)
-    opset: int = OPSET
+    input_dim: int  # d
+    output_dim: int  # k
+    nodes: Sequence[Node]  # in order; the last has the output `Y`
+    constants: Mapping[str, Array] = field(repr=False)  # float32 or int64, by name
+    opset: int = OPSET  # 13, 17 or 20
 
 
 AnyNetwork = Network | OperatorGraph

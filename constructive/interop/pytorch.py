@@ -6,6 +6,8 @@ a `torch.nn.Linear`, which can have the same weights where H d_h = d and d_v = d
 reads both.
 """
 
+from __future__ import annotations  # the site is built without torch, too
+
 import math
 from collections.abc import Mapping
 from dataclasses import astuple

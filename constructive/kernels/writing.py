@@ -275,6 +275,9 @@ def selections(
     Yields:
         problems, each with `scores`, `lengths` and `check`
 
+    Raises:
+        ParameterError: unless keys are more than k, for counts below 1, and for a negative seed
+
     Example:
         >>> for selection in selections(4, keys=30):
         ...     hidden = np.arange(30) >= selection.lengths[:, None]

@@ -23,7 +23,6 @@ from constructive import (
     generators,
 )
 from constructive.certificates.claims import paired as claims
-from constructive.exact import verified
 from constructive.layers.record import TrainedRecord
 from constructive.support.verdict import pack
 
@@ -231,7 +230,6 @@ def steps(built):
 def test_constants():
     with mpmath.workprec(200):
         assert mpmath.exp(-(claims.MARGIN - 1)) < claims.TAIL < 1e-17
-    assert 0 < verified.EXPONENTIAL_ERROR < 1e-10
 
 
 # Examples.

@@ -27,7 +27,7 @@ from constructive import (
 )
 from constructive.exact import balls
 from constructive.exact.balls import relevant_tokens
-from constructive.exact.float_enclosure import Bounded
+from constructive.exact.float_enclosure import bounded_logits, head_factors
 from constructive.layers import extended
 
 # Balls hold the truth, as mpmath finds it at sixty digits.
@@ -40,10 +40,33 @@ def holds(enclosure, truth):
         return enclosure.overlaps(truth + arb(0, 1e-45) * (1 + abs(truth)))
 
 
-def bounded_logits(layer, data):
-    floats = Bounded()
-    weights = floats.weights(layer.query_weights, layer.key_weights)
-    return floats.logits(weights, data.queries, data.contexts_of(slice(None)))
+def logits_of(layer, data):
+    factors = head_factors(layer.query_weights, layer.key_weights)
+    return bounded_logits(factors, data.queries, data.contexts_of(slice(None)))
+
+
+@pytest.mark.parametrize("exponent", [-530, 0, 200])
+def test_logits_are_within_their_bounds(exponent):
+    rng = np.random.default_rng(0)
+    w_q, w_k = rng.standard_normal((2, 2, 4, 2)) * 2.0**exponent
+    # The products of one head nearly cancel: sizes are not those of what is left.
+    w_q[1, :, 1], w_k[1, :, 1] = w_q[1, :, 0], -(1 + 2.0**-50) * w_k[1, :, 0]
+    queries, contexts = rng.standard_normal((3, 4)), rng.standard_normal((3, 5, 4))
+    found = bounded_logits(head_factors(w_q, w_k), queries, contexts)
+    exact = [np.vectorize(Fraction, otypes=[object])(x) for x in (w_q, w_k, queries, contexts)]
+    for t, h in np.ndindex(3, 2):
+        truth = exact[3][t] @ (exact[1][h] @ (exact[2][t] @ exact[0][h]))
+        for number, bound, logit in zip(
+            found.numbers[t, h], found.bounds[t, h], truth, strict=True
+        ):
+            assert abs(Fraction(number) - logit) <= Fraction(bound)
+
+
+def test_what_overflows_bounds_nothing():
+    weights = np.full((1, 1, 1), 1e200)
+    logits = bounded_logits(head_factors(weights, weights), np.ones((1, 1)), np.ones((1, 2, 1)))
+    assert not (logits.bounds < np.inf).any()
+    assert relevant_tokens(logits, 20).all()
 
 
 @pytest.mark.parametrize(
@@ -76,7 +99,7 @@ def test_precision_is_not_left_behind():
 @given(strategies.memorizable())
 def test_dropped_tokens_are_light(problem):
     layer, data = problem.build().layer, problem.dataset
-    relevant = relevant_tokens(bounded_logits(layer, data), 20)
+    relevant = relevant_tokens(logits_of(layer, data), 20)
     assert relevant.any(axis=2).all()
     attention = layer.attention(data.contexts, data.queries)
     assert (attention[~relevant] <= 2.0**-20).all()

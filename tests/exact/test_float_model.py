@@ -31,6 +31,11 @@ SEEDS = st.integers(0, 2**32 - 1)
 SCALED, ANY = MODELS["float32, scaled"], MODELS["float32, any contraction"]
 
 
+def zeta_of(model, count):
+    """The bound of averages where all weight may be on any tokens."""
+    return model.weighted(count, count, 1.0)[0]
+
+
 def tree_sum(rng, terms):
     """A sum in the dtype of the terms, along a random tree."""
     terms = terms[rng.permutation(len(terms))]
@@ -82,7 +87,7 @@ def test_averages(seed, count, spread, storage, in_blocks, divided_first):
     average = float(rounded(np.array([average], np.float32), storage)[0])
     exact = np.exp((logits - logits.max()).astype(float))
     exact /= exact.sum()
-    bound = float(model.average(count)) * (exact @ np.abs(tokens)) + float(model.flushed(count))
+    bound = float(zeta_of(model, count)) * (exact @ np.abs(tokens)) + float(model.flushed(count))
     assert abs(average - exact @ tokens) <= bound + 1e-15
 
 
@@ -90,10 +95,10 @@ def test_no_bound_where_a_relative_error_is_none():
     coarse = dataclasses.replace(FLOAT32, unit=2.0**-10)
     assert np.isinf(coarse.gamma(512))
     assert np.isfinite(coarse.gamma(511))
-    assert np.isinf(coarse.average(400))  # beta beyond a half before gamma is
+    assert np.isinf(zeta_of(coarse, 400))  # beta beyond a half before gamma is
     loose = dataclasses.replace(FLOAT32, exp_error=0.25)
     assert np.isfinite(loose.gamma(100))
-    assert np.isinf(loose.average(2 * BLOCK))
+    assert np.isinf(zeta_of(loose, 2 * BLOCK))
 
 
 @given(st.integers(0, 2**32), st.integers(1, 6), st.floats(1e-9, 1e-3))
@@ -114,9 +119,9 @@ def test_few_tokens_with_much_weight(seed, large, share):
     for _ in range(3):
         off = abs(float(tree_sum(rng, terms)) - math.fsum(exact.tolist()))
         assert off <= float(zeta + more) * whole
-    assert zeta + more <= FLOAT32.average(count) * (1 + 1e-9)
+    assert zeta + more <= zeta_of(FLOAT32, count) * (1 + 1e-9)
     zeta, more = FLOAT32.weighted(10_000, 20, 1e-6)
-    assert zeta + more < 0.2 * FLOAT32.average(10_000)  # so they are worth it
+    assert zeta + more < 0.2 * zeta_of(FLOAT32, 10_000)  # so they are worth it
 
 
 def test_models_are_ordered_by_what_they_allow():
@@ -124,10 +129,11 @@ def test_models_are_ordered_by_what_they_allow():
     count = np.array([1, 2, 100, 5000])
     small = MODELS["float32, pairwise, blocks of 16"]
     for one, other in ((FLOAT32, small), (small, SCALED), (small, ANY)):
-        assert (one.average(count) <= other.average(count)).all()
+        assert (zeta_of(one, count) <= zeta_of(other, count)).all()
         assert (one.weighted(count, 1, 1e-9)[0] <= other.weighted(count, 1, 1e-9)[0]).all()
         assert one.logit_roundings(5, 3) <= other.logit_roundings(5, 3)
-        assert one.output_roundings(2, 7, 5, 3, 4) <= other.output_roundings(2, 7, 5, 3, 4)
+        paths = [sum(model.contraction.readouts(7, 5, 3)) for model in (one, other)]
+        assert paths[0] <= paths[1]
         assert (one.exponents(count) <= other.exponents(count)).all()
     assert (FLOAT32.exponents(count) == 0.0).all()
     assert (SCALED.exponents(count) > 0.0).all()
@@ -145,12 +151,8 @@ def test_the_sentence_says_the_numbers():
         ({"storage": FORMATS["float16"]}, "stored in float16, where underflow is gradual"),
     ):
         other = dataclasses.replace(FLOAT32, **change)
-        for said, usual in (
-            (other.of_layers(), FLOAT32.of_layers()), (other.of_decoders(), FLOAT32.of_decoders()),
-        ):  # fmt: skip
-            assert words in said
-            assert words not in usual
-    assert "without error" in FLOAT32.of_layers(exact=True)
+        assert words in other.of_decoders()
+        assert words not in FLOAT32.of_decoders()
     assert SMALL_BLOCK == 16
 
 

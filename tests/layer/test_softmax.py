@@ -12,10 +12,11 @@ import pytest
 from constructive.data.padded import Padded
 from constructive.exact import modular, softmax
 from constructive.exact.balls import Balls
-from constructive.exact.float_enclosure import Bounded, Tabulated
+from constructive.exact.float_enclosure import Tabulated
 from constructive.exact.softmax import (
     FactoredFloats,
     Floats,
+    PerQuery,
     Point,
     Rationals,
     Residues,
@@ -50,7 +51,6 @@ class ArithmeticKind(NamedTuple):
     number: Callable[[Fraction], Any] = real  # a Fraction in the numbers of the definition
     # a logit and its unit, Fractions, to what the softmax takes shares of
     exponential: Callable[[Fraction, Fraction], Any] = lambda x, _: mpmath.exp(real(x))
-    is_zero: Callable[[Any], bool] = lambda x: x == 0  # whether an entry is exactly zero
     scales: tuple[float, ...] = (4.0, 0.5)  # of weights, as some ask for integer logits
 
 
@@ -154,7 +154,7 @@ def _check_chunk(kind, unit, weights, view, visible, chunk):
             zero = kind.number(Fraction(0))
             for key, share in zip(seen, shares[head], strict=True):
                 assert kind.agrees(share, wanted.get(key, zero)), ("attention", query, head, key)
-                assert key in wanted or kind.is_zero(share), ("hidden", query, head, key)
+                assert key in wanted or share == 0, ("hidden", query, head, key)
             for column, average in enumerate(averages[head]):
                 values = (kind.number(Fraction(view.tokens[group, j, column])) for j in wanted)
                 pairs = zip(wanted.values(), values, strict=True)
@@ -193,25 +193,11 @@ def near(off):
     return lambda found, exact: abs(mpmath.mpf(found) - exact) <= off
 
 
-def with_errors(found):
-    """Pairs of an entry and its bound."""
-    errors = found.errors.reshape(-1, HEADS).tolist()
-    return [
-        [[(x, error) for x in row] for row, error in zip(matrix, bounds, strict=True)]
-        for matrix, bounds in zip(lists(found.numbers), errors, strict=True)
-    ]
-
-
 def residues(found):
     """Entries of quotients as elements of the field."""
     whole = found.numerators * found.inverses[..., np.newaxis]
     matrices = lists(modular.reduce(whole, POINT.prime))
     return [[[flint.nmod(int(x), POINT.prime) for x in row] for row in m] for m in matrices]
-
-
-def encloses(found, exact):
-    value, error = found
-    return abs(mpmath.mpf(value) - exact) <= error
 
 
 def ball_holds(found, exact):
@@ -246,9 +232,6 @@ KINDS = {
     "float64": ArithmeticKind(lambda _: Floats(np.float64), lists, near(1e-13)),
     "float32": ArithmeticKind(lambda _: Floats(np.float32), lists, near(1e-4)),
     "factored": ArithmeticKind(lambda _: FactoredFloats(np.float64), lists, near(1e-13)),
-    "bounds": ArithmeticKind(
-        lambda _: Bounded(), with_errors, encloses, is_zero=lambda pair: pair[0] == 0
-    ),
     "table": ArithmeticKind(lambda unit: Tabulated(float(unit), 800.0), lists, near(1e-14)),
     "balls": ArithmeticKind(lambda _: Balls(80), rows_of, ball_holds),
     "residues": ArithmeticKind(
@@ -285,10 +268,10 @@ class Unnormalised(Floats):
         return super().softmax(logits, hidden) * 1.001
 
 
-class TooSure(Bounded):
+class TooSure(Balls):
     def averages(self, attention, values):
         found = super().averages(attention, values)
-        return found._replace(errors=0.0 * found.errors)
+        return PerQuery(len(found), lambda query: found[query].mid())
 
 
 @pytest.mark.parametrize(
@@ -296,7 +279,7 @@ class TooSure(Bounded):
     [
         ("float64", SeesAll(np.float64)),
         ("float64", Unnormalised(np.float64)),
-        ("bounds", TooSure()),
+        ("balls", TooSure(80)),
     ],
 )
 def test_a_wrong_arithmetic_is_seen(name, wrong):
@@ -352,15 +335,9 @@ def test_logits_without_short_powers_of_two_are_refused(query, fraction, spread)
     assert (caught.value.fraction is not None, caught.value.spread) == (fraction, spread)
 
 
-def test_what_overflows_bounds_nothing():
-    (chunk,) = chunks_of(Bounded(), [[1.0, 2.0]], [1.0], 1e200)
-    assert not chunk.representation.errors < np.inf
-
-
 def test_hidden_tokens_with_huge_logits_weigh_nothing():
     sequence = np.array([[[1.0], [1e150]]])
     ones = np.ones((1, 1, 1))
-    for arithmetic in (Floats(np.float64), Bounded()):
-        (chunk,) = attend(arithmetic, (ones, ones), CausalView(sequence))
-        numbers = getattr(chunk.attention, "numbers", chunk.attention)
-        assert numbers[0, 0].tolist() == [[1.0, 0.0]]
+    for kind in (KINDS["float64"], KINDS["balls"]):
+        (chunk,) = attend(kind.make(Fraction(1)), (ones, ones), CausalView(sequence))
+        assert kind.entries(chunk.attention)[0] == [[1.0, 0.0]]
