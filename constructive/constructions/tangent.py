@@ -614,9 +614,11 @@ class TangentHeads(Construction):
             if rank == targets.size:
                 raise PrecisionError(
                     "float64 cannot factor the derivative, whose rank is large enough modulo a "
-                    "prime: tokens or queries are nearly equal, or of very different sizes",
+                    "prime: tokens or queries are nearly equal, or of very different sizes, or narrow "
+                    f"heads (d_h={plan.head_dim}) hardly tell them apart",
                     witness=rank,
-                    suggestion="tokens and queries less their mean, or more heads",
+                    suggestion="a larger head_dim=, more heads, or tokens and queries less their "
+                    "mean",
                 )
             why = f"the rank is {rank:,} modulo a prime, and T d_out = {targets.size:,} is required"
             raise _full(dataset, *sizes, data, why)
