@@ -614,8 +614,8 @@ class TangentHeads(Construction):
             if rank == targets.size:
                 raise PrecisionError(
                     "float64 cannot factor the derivative, whose rank is large enough modulo a "
-                    "prime: tokens or queries are nearly equal, or of very different sizes, or narrow "
-                    f"heads (d_h={plan.head_dim}) hardly tell them apart",
+                    "prime: tokens or queries are nearly equal, or of very different sizes, or "
+                    f"heads of d_h={plan.head_dim} hardly tell them apart",
                     witness=rank,
                     suggestion="a larger head_dim=, more heads, or tokens and queries less their "
                     "mean",
