@@ -91,7 +91,7 @@ class Certificate(Shown):
             },
         }
         text = json.dumps(content, indent=1, default=list)
-        with replacing(path) as file:
+        with replacing(path, ".json") as file:
             file.write(text.encode() + b"\n")
 
     @classmethod

@@ -345,7 +345,7 @@ def _checked_claims(
     unknown = [name for name in listed if not isinstance(name, str) or name not in known]
     if unknown or not listed:
         hint = "; labels of layers with an output for each class (Dataset.of_classes)"
-        hint *= "labels" in unknown
+        hint *= any(isinstance(name, str) and name == "labels" for name in unknown)
         raise ParameterError(
             f"claims={shown(claims)} are not claims about {about}",
             witness=unknown or None,

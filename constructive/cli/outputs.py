@@ -16,10 +16,12 @@ from rich.table import Table
 
 from constructive.support.errors import OutputError
 from constructive.support.files import (
+    FORMATS,
     STANDARD_OUTPUT,
     require_folder,
     require_writable,
     same_file,
+    wrong_ending,
 )
 from constructive.support.work import progress_to
 
@@ -27,19 +29,6 @@ _SILENCE = 30.0  # Seconds after which work says how far it is where no bar can 
 _WIDTH = 120  # Characters of a line of a table
 
 _DASH = Path("-")
-# Endings of names that promise something; any others are up to the user.
-_FORMATS = {
-    ".csv": "a table",
-    ".json": "a JSON file",
-    ".npy": "an array of NumPy",
-    ".npz": "an archive of NumPy",
-    ".onnx": "an ONNX model",
-    ".png": "a picture",
-    ".pt": "a file of PyTorch",
-    ".pth": "a file of PyTorch",
-    ".safetensors": "a file of safetensors",
-    ".svg": "a picture",
-}
 
 
 class _Call:
@@ -154,14 +143,9 @@ def _require_ending(path: Path, endings: Sequence[str]) -> None:
     call, found = _CALL.get(), path.suffix.lower()
     if not endings or found in {"", *endings}:
         return
-    made = " or ".join(dict.fromkeys(_FORMATS[ending] for ending in endings))
-    if found in _FORMATS or len(endings) > 1:
-        named = f"{found} is the ending of {_FORMATS.get(found, 'something else')}"
-        raise OutputError(
-            f"cannot write {path}: {named}, and this is {made}",
-            witness=found,
-            suggestion=" or ".join(str(path.with_suffix(ending)) for ending in endings),
-        )
+    made = " or ".join(dict.fromkeys(FORMATS[ending] for ending in endings))
+    if found in FORMATS or len(endings) > 1:
+        raise wrong_ending(path, *endings)
     if not (call.quiet or call.as_json):
         typer.echo(f"{path} will be {made}, usually named *{endings[0]}", err=True)
 

@@ -660,7 +660,7 @@ def _measured(
         errors = worst
     if options.precision == FLOAT64_BITS:
         raise _imprecise(data, record, built, errors)
-    precisions = _LADDER if options.precision == "auto" else (options.precision,)
+    precisions = _LADDER if options.precision == "auto" else (int(options.precision),)
     return _extended(data, built.layer, record, precisions, tolerance, rng)
 
 

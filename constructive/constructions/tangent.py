@@ -535,7 +535,11 @@ def _full(
         for heads, inner in ((needed, head_dim), (wider, shapes.width))
         if heads is not None and (heads > num_heads or inner > head_dim)
     ]
-    suggestion = ", or ".join(ways) or "fewer examples; more heads help where they differ in more"
+    if data.differences:
+        otherwise = "fewer examples; more heads help where they differ in more"
+    else:
+        otherwise = "contexts with n >= 2 tokens: softmax over one token is constant"
+    suggestion = ", or ".join(ways) or otherwise
     return CapacityError(message, witness=total, suggestion=suggestion)
 
 

@@ -486,7 +486,7 @@ class Dataset(ExampleShapes):
             arrays[LENGTHS] = self.lengths
         if self.classes:
             arrays["classes"] = np.array(self.classes)
-        with replacing(path) as file:
+        with replacing(path, ".npz") as file:
             np.savez(file, **arrays)
 
     def save_folder(self, path: str | Path) -> None:

@@ -15,8 +15,7 @@ from constructive.exact.softmax import (
     absorbed_logits,
     side_by_side,
 )
-from constructive.exact.upward import TINY, UNIT, up
-from constructive.exact.verified import EXPONENTIAL_ERROR, exponential
+from constructive.exact.upward import TINY, UNIT
 from constructive.support.arrays import Array
 
 
@@ -125,15 +124,3 @@ def exponentials(unit: float, most: float) -> Array:
     count = min(math.ceil(ENOUGH / unit), int(most / unit)) + 1
     with working_precision(_TABLE_BITS):
         return np.array([float(flint.arb(-k * unit).exp()) for k in range(count)])
-
-
-_SMALL = 2.0**-6  # Exponents up to which a series is nearer than exp, less one
-_LARGEST = 700.0  # Exponents up to which there are exponentials
-
-
-def growth(errors: Array) -> Array:
-    """Bound exp(2 eps) - 1 from above, for eps >= 0; infinite where that is beyond exp(700)."""
-    x = 2.0 * errors
-    small = up(x + x**2 / 2.0 + x**3 / 2.0)  # the rest of the series is x^3 / 6 exp(x) at most
-    large = up(exponential(np.minimum(x, _LARGEST)) * (1.0 + 4.0 * EXPONENTIAL_ERROR) - 1.0)
-    return np.where(x <= _SMALL, small, np.where(x <= _LARGEST, large, np.inf))

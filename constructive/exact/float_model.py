@@ -296,15 +296,6 @@ class FloatModel:
         whole = 5.0 * self.unit * logs + 2.0 * self.exp_error * (1.0 + logs)
         return up(whole) if self.merged else np.zeros_like(logs)
 
-    def of_networks(self) -> str:
-        """Say what a program of this model is that evaluates a sum of softmax heads.
-
-        Its logits are affine functions of an input (`instances.network`).
-        """
-        logits = "each logit computed once, as one sum of products with inputs and an offset"
-        outputs = "each output one sum over tokens for each head and one over heads, or one of both"
-        return "; ".join([logits, outputs, *self._clauses()])
-
     def of_decoders(self) -> str:
         """Say what a program of this model is that evaluates a decoder."""
         once = "each logit of a head computed once"

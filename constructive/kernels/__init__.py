@@ -29,14 +29,16 @@ from constructive.kernels.encodings import (
 )
 from constructive.kernels.intervals import Intervals, bounds
 from constructive.kernels.invariance import Guarded, invariance
-from constructive.kernels.merging import Merge, merges
+from constructive.kernels.merging import Merge, cut_keys, merges
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import TAKES, Spec
+from constructive.kernels.writing import Append, Selection, selections
 
 __all__ = [
     "ADAPTERS",
     "CASES",
     "TAKES",
+    "Append",
     "Backward",
     "Gathered",
     "Guarded",
@@ -49,10 +51,12 @@ __all__ = [
     "Quantized",
     "Report",
     "Rotated",
+    "Selection",
     "Spec",
     "battery",
     "bounds",
     "check",
+    "cut_keys",
     "diagnose",
     "examine",
     "invariance",
@@ -60,5 +64,6 @@ __all__ = [
     "packed_four_bits",
     "packed_mask",
     "problems",
+    "selections",
     "union",
 ]

@@ -21,10 +21,10 @@ from constructive.kernels.answer import (
     operand_error,
 )
 from constructive.kernels.cases import LOGIT_ERROR
-from constructive.kernels.checking import MOST_KINDS, KernelError, of_kinds, repeated
+from constructive.kernels.checking import KernelError, repeated
 from constructive.kernels.facts import CLOSE, SIZES, separate
 from constructive.kernels.formula import LARGEST
-from constructive.kernels.gradients import NAMES, ONE, Matrices, names
+from constructive.kernels.gradients import NAMES, ONE, Matrices
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import as_float64
 from constructive.support.arrays import Array, Booleans, first_place
@@ -36,7 +36,6 @@ _SINGLE = 2.0**-24  # u of numbers that are kept in float32
 _LOGARITHM = 2.0**-22  # How far a logarithm may be off, of itself
 _OF_LEVEL = 17.0  # Of a level, in u: roundings of a logit, and of a log-sum-exp
 _OF_SINKS = 2.0**-16  # Of the weight of a sink and of what it multiplies, where both are exact
-_MOST_NAMES, _MOST_LINES = 3, 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,12 +217,6 @@ class Backward:
                     suggestion="(batch, heads, tokens, d); (heads,) for dsink",
                 )
         return BackwardReport(self, found, wanted, slack)
-
-    @cached_property
-    def matrices(self) -> Matrices:
-        """What a right backward pass computes."""
-        z = ONE if self.keep is None else self.keep / self.share
-        return Matrices(self.problem, self.d_out, self.d_lse[..., None], z)
 
     def __str__(self) -> str:
         more = [", with d_lse"] * bool(self.d_lse.any())
@@ -442,14 +435,6 @@ class BackwardReport:
         """What to look at next, where this is the `report` of an error."""
         return "error.report.wrong[name] tells which rows differ, for the names dq, dk and dv"
 
-    @cached_property
-    def explanations(self) -> tuple[str, ...]:
-        """The mistakes that lead to dq, dk and dv; none if more than eight kinds do."""
-        if not any(self.wrong[name].any() for name in NAMES):
-            return ()
-        named = names(self.backward.matrices, _three(self.found), _three(self.slack), self.wrong)
-        return tuple(named) if len(of_kinds(named)) <= MOST_KINDS else ()
-
     def _said(self, name: str) -> list[str]:
         """Say where a gradient is wrong, and how."""
         found, wanted, wrong = self.found[name], self.wanted[name], self.wrong[name]
@@ -529,17 +514,10 @@ class BackwardReport:
             found.append(f"HOW: {blank} queries that see no key have a gradient in dq")
         for name in bad:
             found.extend(self._said(name))
-        most = min(_MOST_NAMES, _MOST_LINES - len(found) - 1)
-        like = of_kinds(self.explanations)[: max(most, 0)]
-        found.extend(f"LIKE: {name} (leads to every row)" for name in like)
         return [*found, f"again: {self.backward!r}"]
 
     def __str__(self) -> str:
         return "\n  ".join(self.lines)
-
-
-def _three(named: dict[str, Array]) -> tuple[Array, Array, Array]:
-    return named["dq"], named["dk"], named["dv"]
 
 
 def _beyond(difference: Array, slack: Array) -> Booleans:

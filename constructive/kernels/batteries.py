@@ -159,6 +159,7 @@ class Battery:
     def __str__(self) -> str:
         implied = {"ALiBi"} if "bias" in self.takes else set()
         implied |= _MASKS if "mask" in self.takes else set()
+        implied |= {"lengths"} if "variable lengths" in self.takes else set()
         on = [name for name in TAKES if name in self.takes | implied]
         off = [name for name in TAKES if name not in on]
         lines = [f"{len(self.shapes)} shapes: {'; '.join(self.shapes)}"]
@@ -231,7 +232,7 @@ def battery(
         >>> len(list(found)) >= 8, union(found)
         (True, 1.0)
         >>> print(battery(takes=["scale"]))
-        14 shapes: tiny; one query; scale; ...
+        15 shapes: tiny; few queries; one query; scale; ...
         on: scale
         off, as nobody said that the kernel takes it: mask, ...
     """

@@ -126,7 +126,7 @@ class Report:
     @cached_property
     def description(self) -> Description:
         """Where and how it is wrong."""
-        return Description(Facts(self.problem, self.out, self.wrong), self._is_beside_nan, self.lse)
+        return Description(Facts(self.problem, self.out, self.wrong), self._is_beside_nan)
 
     @property
     def _is_beside_nan(self) -> bool:

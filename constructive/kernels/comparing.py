@@ -7,7 +7,7 @@ import numpy as np
 
 from constructive.kernels.backward import BackwardReport
 from constructive.kernels.checking import MOST_KINDS, Report, of_kinds, stem
-from constructive.kernels.describe import FEWER_BITS, LseReport
+from constructive.kernels.describe import LseReport
 from constructive.kernels.encodings import Quantized
 from constructive.kernels.formula import Memory
 from constructive.kernels.inputs import Pool
@@ -39,7 +39,8 @@ def diagnose(reports: Iterable[AnyReport]) -> tuple[str, ...]:
     compared = comparison(known)
     backward = [each for each in known if isinstance(each, BackwardReport)]
     if backward:
-        return *compared, *_of_gradients([each for each in backward if not each.passed])
+        wrong = (each.lines[1:-1] for each in backward if not each.passed)
+        return *compared, *next(wrong, ())
     given = [each for each in known if isinstance(each, Report)]
     failed = sorted((each for each in given if each.wrong.any()), key=lambda each: each.is_odd)
     asked = [each for each in failed if each.is_beyond_rounding]
@@ -63,10 +64,7 @@ def diagnose(reports: Iterable[AnyReport]) -> tuple[str, ...]:
     if not failed:
         return (*compared, *_of_lse([each.lse for each in given if each.lse is not None]))
     plainest = min(failed, key=_obscurity)
-    how = plainest.how
-    if not frozenset.intersection(*(each.description.rounded_to for each in failed)):
-        how = tuple(line.removesuffix(f"; {FEWER_BITS}") for line in how)
-    return *compared, *_shared(failed, plainest), *(f"HOW: {line}" for line in how)
+    return *compared, *_shared(failed, plainest), *(f"HOW: {line}" for line in plainest.how)
 
 
 def _shared(failed: Sequence[Report], plainest: Report) -> list[str]:
@@ -77,20 +75,6 @@ def _shared(failed: Sequence[Report], plainest: Report) -> list[str]:
     every = f"all {count}" if count == len(failed) else f"{count} of {len(failed)}"
     found = [f"WHERE: {plainest.where}, in {every} wrong outputs"]
     return found if count == len(failed) else [*found, f"  one of these is {plainest.problem}"]
-
-
-def _of_gradients(wrong: Sequence[BackwardReport]) -> tuple[str, ...]:
-    """Return the mistakes that lead to all wrong gradients that any leads to, or a report."""
-    if not wrong:
-        return ()
-    named = [{stem(name): name for name in each.explanations} for each in wrong]
-    told = [each for each in named if each]  # NaN has no names
-    names = of_kinds(name for bare, name in (told or named)[0].items()
-                     if all(bare in each for each in told))  # fmt: skip
-    if 0 < len(names) <= MOST_KINDS and 2 * len(told) >= len(wrong):
-        count = f"{len(told)} of {len(wrong)} wrong backward passes"
-        return tuple(f"LIKE: {name} (leads to every row of {count})" for name in names)
-    return tuple(wrong[0].lines[1:-1])
 
 
 def _of_lse(given: Sequence[LseReport]) -> tuple[str, ...]:

@@ -23,7 +23,6 @@ _OF_CONDITION = 3  # keys that a condition has to tell: fewer may meet one by ch
 _LISTED = 4  # entries and keys that are shown
 _HOW = 3  # lines
 _FLOAT16 = 65504.0  # its largest number
-FEWER_BITS = "a format of fewer bits, or a rough step"
 _UNREAD = "memory that must not be read (padding, unused pages)"
 _UNKNOWN = "are not a sum of a few values"
 Coordinates = dict[str, Integers]
@@ -35,7 +34,6 @@ class Description:
 
     facts: Facts
     is_beside_nan: bool = False  # whether the kernel was given memory that has NaN in unused places
-    lse: "LseReport | None" = None  # the log-sum-exps that came with the output
 
     @cached_property
     def coordinates(self) -> Coordinates:
@@ -138,23 +136,16 @@ class Description:
 
     def _odd(self, rows: Integers) -> Iterator[str]:
         yield "are NaN or infinite"
-        level, has_right_sums = self._levels(rows).max(), self._has_right_sums(rows)
+        level = self._levels(rows).max()
         if self.is_beside_nan:
             yield f"they may come from {_UNREAD}"
-        if has_right_sums:
-            yield "their log-sum-exps are right, so no exp overflows in these"
-        elif level > LARGEST:
+        if level > LARGEST:
             yield f"the largest logit is {level:.4g}: exp overflows unless it is subtracted"
         else:
             yield "exp overflows if what is subtracted is not the largest logit of all keys so far"
         yield f"or {'' if self.is_beside_nan else f'they come from {_UNREAD}, or '}0 / 0"
         if (most := self.facts.problem.v.max()) > _FLOAT16:
             yield f"or values are kept in float16: they are up to {most:.4g}"
-
-    def _has_right_sums(self, rows: Integers) -> bool:
-        """Whether right log-sum-exps came with all of some rows."""
-        where = tuple(self.facts.index[rows].T)
-        return self.lse is not None and not self.lse.wrong[where].any()
 
     def _partly_odd(self, rows: Integers) -> Iterator[str]:
         there = np.flatnonzero(~np.isfinite(self.facts.rows[rows]).all(0))
@@ -163,7 +154,7 @@ class Description:
     def _zero(self, rows: Integers) -> Iterator[str]:
         yield "are zero"
         level = self._levels(rows).min()
-        if level < -LARGEST and not self._has_right_sums(rows):
+        if level < -LARGEST:
             yield f"logits are about {level:.4g}: exp underflows unless the largest is found"
             yield "or they are not written"
 
@@ -175,31 +166,12 @@ class Description:
     def _rounded(self, rows: Integers) -> Iterator[str]:
         most = float(np.abs(self.facts.ratio[rows] - 1.0).max())
         yield f"are right but for a part of {most:.2g}, 2^{np.log2(most):.1f}"
-        yield from list(self._weights(rows)) or [FEWER_BITS] * bool(self.rounded_to)
-
-    @cached_property
-    def rounded_to(self) -> frozenset[str]:
-        """Names of the formats of fewer bits of which rows are off by about a unit, if all are."""
-        if (self.facts.kind != "rounded").any():
-            return frozenset()
-        power = np.log2(np.abs(self.facts.ratio - 1.0).max())
-        digits = self.facts.problem.spec.output.digits
-        return frozenset(
-            name for name, form in FORMATS.items()
-            if form.digits < digits and abs(power + form.digits) < 1.0  # half a unit to two
-        )  # fmt: skip
+        yield from self._weights(rows)
 
     def _scaled(self, rows: Integers) -> Iterator[str]:
         factor = self.facts.ratio[rows].mean(1)
         off = np.abs(factor - 1.0).max()
         yield f"are right, times {span(factor)}" if off > _TINY else f"are right but for {off:.2g}"
-        for name, x in self._of(rows).items():  # what the factor depends on
-            ways = (f"over the {name}", factor * x), (f"times the {name}", factor / (x + 1e-9))
-            for words, product in ways:
-                is_told = len(np.unique(x)) > 1 and product.max() > 0
-                if is_told and np.ptp(product) <= _SAME * product.max() < np.ptp(factor):
-                    yield f"that is {product.mean():.4g} {words}"
-                    return
         yield from self._weights(rows)
 
     def _columns(self, rows: Integers) -> Iterator[str]:

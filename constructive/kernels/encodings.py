@@ -481,7 +481,7 @@ class Gathered:
             >>> from constructive.kernels.spec import Spec
             >>> problem = Problem.build(Spec(queries=3, keys=5, masks=(Causal(),)))
             >>> Gathered.of(problem, width=7).indices[0, 0, 1:].tolist()
-            [[-1, -1, -1, 2, 3, 0, 1], [3, 1, 2, 0, 4, -1, -1]]
+            [[-1, -1, -1, 3, 1, 2, 0], [0, 1, 2, 3, 4, -1, -1]]
         """
         require_known("unused", unused, get_args(Unused))
         visible = problem.visible

@@ -259,17 +259,12 @@ def fading(rows: Rows, logits: Array, *, is_sum: bool, n: int) -> tuple[Array, A
 
 
 def of_splits(
-    rows: Rows, logits: Array, *, n: int, share: Part = None, place: Part = None
+    rows: Rows, logits: Array, *, n: int, share: Callable[[Array], Array]
 ) -> tuple[Array, Array]:
-    """Return weights where splits of n keys are merged by weights exp(share(log-sum-exps)).
-
-    With a `place`, the log-sum-exps are those of the rows there.
-    """
+    """Return weights where splits of n keys are merged by weights exp(share(log-sum-exps))."""
     split = np.arange(logits.shape[1]) // n
     weights, tops, totals = of_each_split(logits, n)
-    top, total = of_each_split(place(rows).logits, n)[1:] if place else (tops, totals)
-    logs = top + np.log(total)
-    logs = share(logs) if share else logs
+    logs = share(tops + np.log(totals))
     merged = exp(logs - largest(rows, logs, sinks=np.array(-np.inf)))
     part = (merged / np.where(totals > 0, totals, 1.0))[:, split]
     return weights * part, merged.sum(-1, keepdims=True)

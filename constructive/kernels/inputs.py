@@ -132,7 +132,7 @@ class Inputs:
     def mask_tensor(
         self, library: str = "numpy", *, additive: bool = False, placed: str | None = None
     ) -> Any:  # noqa: ANN401
-        """Return the mask as an array, (B, 1 or H, T_q, T_k).
+        """Return the mask as an array, (B or 1, H or 1, T_q, T_k).
 
         Args:
             library: "numpy", "torch" or "jax"
@@ -140,14 +140,14 @@ class Inputs:
             placed: for torch by default, in the same cases, rows have padding, and the shape is
                 (B, H, T_q, T_k) with strides of 0; "contiguous" where it must not be
         """
-        numbers = self._numbers if additive else self.visible
+        spec, numbers = self.spec, self._numbers if additive else self.visible
         name = self.spec.output.name if additive else "bool"
         if placed is not None or not self.is_strided(library):
-            return converted(np.ascontiguousarray(numbers), library, "cpu", name)
+            whole = np.broadcast_to(numbers, (*numbers.shape[:2], spec.queries, spec.keys))
+            return converted(np.ascontiguousarray(whole), library, "cpu", name)
         rows = np.pad(numbers, [(0, 0)] * 3 + [(0, _MARGIN)], mode="wrap")
-        spec = self.spec
-        whole = converted(rows, library, "cpu", name)[..., : spec.keys]
-        return whole.expand(spec.batch, spec.heads[0], spec.queries, spec.keys)
+        padded = converted(rows, library, "cpu", name)[..., : spec.keys]
+        return padded.expand(spec.batch, spec.heads[0], spec.queries, spec.keys)
 
 
 def alibi(spec: Spec, slopes: Array) -> Array:

@@ -7,7 +7,7 @@ in any order. Theorem 22 (proofs/19-kernels.md) says what all of them return.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ from constructive.exact.float_model import nearest
 from constructive.kernels.answer import BASES, LN2, LOG_ERROR, UNIT
 from constructive.kernels.checking import KernelError
 from constructive.kernels.inputs import converted
+from constructive.kernels.problem import Problem
 from constructive.kernels.spec import as_float64, output_of
 from constructive.support.arrays import Array, Booleans, Integers, first_place
 from constructive.support.errors import (
@@ -53,6 +54,7 @@ class Merge:
         kind: (T, H) what rows are, an index of `merging.KINDS`
         dtype: the format of outputs
         base: of log-sum-exps, "e" or "2"
+        sinks: (H,) logits of sinks in that base, which the merge counts once; or None
     """
 
     outs: Array
@@ -64,6 +66,7 @@ class Merge:
     kind: Integers
     dtype: str
     base: str
+    sinks: Array | None = None
 
     def tensors(self, library: str = "numpy", *, device: str = "cpu") -> tuple[Any, Any]:
         """Return outputs in their format and log-sum-exps in float32.
@@ -125,6 +128,7 @@ def merges(
     value_dim: int = 16,
     dtype: str = "float32",
     base: str = "e",
+    sink: bool = False,
     seed: int = 0,
 ) -> Iterator[Merge]:
     """Yield problems of merging 2, 3, .. states.
@@ -139,6 +143,7 @@ def merges(
         value_dim: entries of an output, 2 or more
         dtype: the format of outputs, before and after; log-sum-exps are in float32
         base: of log-sum-exps, "e" or "2"
+        sink: whether each head has a sink, which counts once, in the merge
         seed: of everything that is drawn
 
     Yields:
@@ -169,10 +174,12 @@ def merges(
             suggestion="2 or more of each",
         )
     for count in range(2, states + 1):
-        yield _merge((count, tokens, heads, value_dim), dtype, base, seed)
+        yield _merge((count, tokens, heads, value_dim), dtype, base, seed, sink=sink)
 
 
-def _merge(shape: tuple[int, int, int, int], dtype: str, base: str, seed: int) -> Merge:
+def _merge(
+    shape: tuple[int, int, int, int], dtype: str, base: str, seed: int, *, sink: bool
+) -> Merge:
     count, tokens, heads, _ = shape
     random = np.random.default_rng((seed, count, 41))
     state = np.arange(count)[:, None, None]
@@ -180,6 +187,9 @@ def _merge(shape: tuple[int, int, int, int], dtype: str, base: str, seed: int) -
     outs = np.exp2(random.integers(0, _CODES - 1, shape))
     outs[..., 0], outs[..., 1] = np.exp2(state % _CODES), np.exp2(state // _CODES % _CODES)
     level = random.choice(_LEVELS, kind.shape)
+    if sink:  # beside the states of a head, or far below
+        level = np.broadcast_to(random.choice(_LEVELS, heads), kind.shape)
+        sinks = np.where(np.arange(heads) % 2 == 0, level[0], level[0] - 4096.0)
     winner = random.integers(0, count, kind.shape)
     is_winner = state == winner
     below = _GAP * np.exp2(random.integers(0, 4, shape[:3]))
@@ -191,11 +201,43 @@ def _merge(shape: tuple[int, int, int, int], dtype: str, base: str, seed: int) -
     lses = np.where(kind == _EQUAL, level, lses)
     lses = np.where((kind == _EMPTY) | ((kind == _LEFT) & ~is_winner), -np.inf, lses)
     outs = np.where((kind == _EMPTY)[..., None], 0.0, outs)
+    if not sink:
+        return _merged(outs, lses, kind, dtype, base)
+    # A sink is one more state, whose output is 0; it is all of the weight where others are empty.
+    more = np.broadcast_to(sinks, (1, *kind.shape))
+    beside = np.where((kind == _EMPTY) | (sinks < level[0]), kind, _SHARED)
+    outs_, lses_ = np.concatenate([outs, 0.0 * outs[:1]]), np.concatenate([lses, more])
+    whole = _merged(outs_, lses_, beside, dtype, base)
+    return replace(whole, outs=outs, lses=lses, kind=kind, sinks=sinks)
+
+
+def _merged(outs: Array, lses: Array, kind: Integers, dtype: str, base: str) -> Merge:
     weights = _weights(lses, BASES[base])
     out = _averaged(weights, outs)
     lse = lses.max(0) + np.log(np.maximum(weights.sum(0), 1.0)) / BASES[base]
     slacks = _slacks(kind, outs, lses, out, dtype, base)
     return Merge(outs, lses, out, lse, *slacks, kind, dtype, base)
+
+
+def cut_keys(problem: Problem, ranks: int, *, zigzag: bool = False) -> list[Integers]:
+    """Return the keys of each rank of a ring, for one process that plays all of them.
+
+    Args:
+        problem: the problem: `k[:, :, keys]`, `v[:, :, keys]` and `mask[..., keys]` are a rank's
+        ranks: how many
+        zigzag: whether a rank has a part from the front and one from the back, as rings do that
+            balance causal masks
+
+    Example:
+        >>> from constructive.kernels.spec import Spec
+        >>> [keys.tolist() for keys in cut_keys(Problem.build(Spec(keys=8)), 2, zigzag=True)]
+        [[0, 1, 6, 7], [2, 3, 4, 5]]
+    """
+    require_positive(ranks=ranks)
+    parts = np.array_split(np.arange(problem.spec.keys), ranks * (1 + zigzag))
+    if not zigzag:
+        return parts
+    return [np.concatenate([parts[n], parts[-1 - n]]) for n in range(ranks)]
 
 
 def _weights(lses: Array, base: float) -> Array:

@@ -17,9 +17,7 @@ from constructive.kernels.formula import (
     Change,
     Part,
     Rows,
-    exp,
     fading,
-    largest,
     of_each_split,
     of_splits,
     softmax,
@@ -34,12 +32,6 @@ At = Callable[..., Any]  # of rows
 Of = dict[str, At]
 Named = Iterator[tuple[str, Change]]
 LOG2E = float(np.log2(np.e))
-# Places of rows that are tried for log-sum-exps of splits
-_OF_SPLITS = (
-    "of the first row of the block (blocks of 16 queries)", "of the next head",
-    "of the previous head",
-)  # fmt: skip
-_WHOLE = 2**21  # logits of a problem of which all may be computed
 
 
 def mistakes(rows: Rows) -> dict[str, Change]:
@@ -353,7 +345,6 @@ def scores(rows: Rows) -> Named:
     factors = {
         "logits are not scaled": 1.0 / scale,
         "the scale is applied twice": scale,
-        "logits have the factor log2(e)": LOG2E,
         "logits lack the factor log2(e): exp2 in the place of exp": 1.0 / LOG2E,
     }
     if spec.scale is None:
@@ -367,13 +358,6 @@ def scores(rows: Rows) -> Named:
         yield words, Change(logits=partial(Rows.scored, factor=factor))
     yield "hidden keys have the logit 0", _with_logit(0.0)
     yield "hidden keys have the logit -10000", _with_logit(-1e4)
-    if rows.problem.answer.weights.size <= _WHOLE:
-        yield "softmax is over queries, not over keys", Change(weights=_over_queries)
-        if spec.queries == spec.keys:
-            yield (
-                "logits are transposed",
-                Change(logits=lambda r, _: r.scored(r.of(_products(r).swapaxes(2, 3)))),
-            )
     words = "entries of q and k behind the last {} are left out"
     sizes = [n for n in (16, 32, 64, 8) if d % n and d > n]
     yield from _each("k", _of_sizes(words, _without_tail, sizes))
@@ -381,7 +365,7 @@ def scores(rows: Rows) -> Named:
 
 def caps(rows: Rows) -> Named:
     """Soft caps, which explain more than a mask that is not applied: so they come first."""
-    cap, scale = rows.problem.spec.soft_cap, rows.problem.spec.factor
+    cap = rows.problem.spec.soft_cap
     if cap is None:
         return
     words = "hidden keys have the logit -cap, as the soft cap comes after the mask"
@@ -390,10 +374,6 @@ def caps(rows: Rows) -> Named:
         read = partial(_whole_blocks, q=q, k=k)
         yield f"{words}, in blocks that are read ({q} queries, {k} keys)", _with_logit(-cap, read)
     yield "the soft cap is not applied", Change(logits=partial(Rows.scored, capped=False))
-    yield (
-        "the soft cap is applied before the scale",
-        Change(logits=lambda _, raw: cap * np.tanh(raw / cap) * scale),
-    )
 
 
 def _with_logit(low: float, read: At = lambda _: True) -> Change:
@@ -409,64 +389,22 @@ def _without_tail(rows: Rows, n: int) -> Array:
     return np.where(np.arange(d) < d // n * n, k, 0.0)
 
 
-def _products(rows: Rows) -> Array:
-    """Return products of all queries and keys of a problem, (B, H, T_q, T_k)."""
-    problem = rows.problem
-
-    def found() -> Array:
-        return np.asarray(problem.q @ np.repeat(problem.k, problem.spec.group, 1).swapaxes(-1, -2))
-
-    return rows.once("products", found)
-
-
-def _over_queries(rows: Rows, logits: Array) -> tuple[Array, float]:
-    """Return weights that are divided by the sum over the queries that see a key."""
-
-    def sums() -> tuple[Array, Array]:
-        problem, each = rows.problem, rows.capped(_products(rows))
-        each = each if problem.bias is None else each + problem.bias
-        each = np.where(problem.visible, each, -np.inf)
-        top = each.max(2, keepdims=True)
-        top = np.where(np.isfinite(top), top, 0.0)
-        return top, exp(each - top).sum(2, keepdims=True)
-
-    top, total = (rows.of(x) for x in rows.once("sums over queries", sums))
-    return exp(logits - top) / np.where(total > 0, total, 1.0), 1.0
-
-
 def biases(rows: Rows) -> Named:
     """What is added to logits."""
     if rows.bias is not None:
         yield "the bias is not added", Change(bias=lambda r: 0.0 * r.bias)
-        yield "the bias is subtracted", Change(bias=lambda r: -r.bias)
-    slopes = rows.problem.slopes
-    if slopes is not None:
-        words = "ALiBi counts keys from the start of their block (blocks of {} keys)"
-        yield from _each("bias", _of_sizes(
-            words, lambda r, n: -slopes[r.h] * np.abs(r.at - r.j % n),
-            _below(rows.problem.spec.keys),
-        ))  # fmt: skip
 
 
 def denominators(rows: Rows) -> Named:
     """Sums of weights that count something else."""
     if rows.sinks is not None:
         yield "the sink is ignored", Change(sinks=lambda r: r.sinks - np.inf)
-        yield "the sink is scaled", Change(sinks=lambda r: r.sinks * r.problem.spec.factor)
         words = "the sink counts in each split ({} splits)"
         yield from _each("sinks", _of_sizes(words, lambda r, n: r.sinks + np.log(n), (2, 3, 4, 8)))
     words = "keys of zeros count, up to a multiple of {}"
     yield from _each("weights", _of_sizes(
         words, lambda r, logits, n: softmax(r, logits, zeros=-r.keys % n), BLOCKS
     ))  # fmt: skip
-    yield "the sum of weights has hidden keys, too", Change(weights=_with_hidden)
-
-
-def _with_hidden(rows: Rows, logits: Array) -> tuple[Array, Array]:
-    weights, total = softmax(rows, logits)
-    seen = np.isfinite(logits) | (rows.j >= rows.keys)
-    hidden = exp(np.where(seen, -np.inf, rows.scores) - largest(rows, logits))
-    return weights, total + hidden.sum(-1, keepdims=True)
 
 
 def blocks_and_splits(rows: Rows) -> Named:
@@ -487,14 +425,10 @@ def blocks_and_splits(rows: Rows) -> Named:
             np.isneginf(lse), 0.0, lse
         ),
     }
-    places = {words: place for words, place in places_of_rows(rows).items() if words in _OF_SPLITS}
     for n, size in splits(rows):
         for words, share in shares.items():
             yield f"{words} {size}", Change(weights=partial(of_splits, share=share, n=n))
         yield f"splits are added without their maxima {size}", Change(weights=partial(_added, n=n))
-        for words, place in places.items():
-            change = Change(weights=partial(of_splits, n=n, place=place))
-            yield f"log-sum-exps of splits are those {words} {size}", change
 
 
 def _added(rows: Rows, logits: Array, n: int) -> tuple[Array, Array]:

@@ -195,7 +195,7 @@ class Memorizer(Shown):
         """
         written = json.dumps(dataclasses.asdict(self.record))
         content = serialized(self.layer.tensors, {"format": FORM.name, FORM.key: written})
-        with replacing(path) as file:
+        with replacing(path, ".safetensors") as file:
             file.write(content)
 
     @classmethod
@@ -303,7 +303,7 @@ class Memorizer(Shown):
 
         scalar = self.record.scalar_targets
         model = onnx_graph.layer_model(layer, scalar_targets=scalar, shared_context=shared_context)
-        with replacing(path) as file:
+        with replacing(path, ".onnx") as file:
             file.write(model.SerializeToString())
 
     def __repr__(self) -> str:

@@ -112,13 +112,45 @@ def way_out(error: OSError, otherwise: str = "another path") -> str:
     return "free some space there, or a path on another disk" if full else otherwise
 
 
+# Endings of names that promise something; any others are up to the user.
+FORMATS = {
+    ".csv": "a table",
+    ".json": "a JSON file",
+    ".npy": "an array of NumPy",
+    ".npz": "an archive of NumPy",
+    ".onnx": "an ONNX model",
+    ".png": "a picture",
+    ".pt": "a file of PyTorch",
+    ".pth": "a file of PyTorch",
+    ".safetensors": "a file of safetensors",
+    ".svg": "a picture",
+}
+
+
+def wrong_ending(path: Path, *endings: str) -> OutputError:
+    """Return what to say of a name whose ending is none of those that such a file has."""
+    found, made = path.suffix.lower(), dict.fromkeys(FORMATS[ending] for ending in endings)
+    named = f"{found} is the ending of {FORMATS.get(found, 'something else')}"
+    return OutputError(
+        f"cannot write {path}: {named}, and this is {' or '.join(made)}",
+        witness=found,
+        suggestion=" or ".join(str(path.with_suffix(ending)) for ending in endings),
+    )
+
+
 @contextmanager
-def replacing(path: str | Path) -> Iterator[BinaryIO]:
+def replacing(path: str | Path, ending: str | None = None) -> Iterator[BinaryIO]:
     """Open a temporary file; on success it becomes the file at `path`, and goes on any error.
+
+    OutputError for a name with an ending of another format than that, if it is given.
+
 
     A reader sees the old file or the new one, never half of one, also after an interrupt. The new
     file has the permissions of the old one. A pipe or a device gets all bytes at the end.
     """
+    given = as_path(path)
+    if ending is not None and given.suffix.lower() in FORMATS.keys() - {ending}:
+        raise wrong_ending(given, ending)
     target = require_writable(path)
     write = _sent if target.is_stream else _beside
     with _refusals(target.path, target.name), write(target) as file:

@@ -156,7 +156,6 @@ def test_arrays_are_not_names(data, memorizer):
     array, certificate = np.zeros(2), certify(memorizer, data, claims="rank")
     for function in (
         lambda: build_memorizer(data, construction=array),
-        lambda: build_memorizer(data, arithmetic=array),
         lambda: build_memorizer(data, precision=array),
         lambda: certify(memorizer, data, claims=[array]),
         lambda: check(certificate, memorizer, data, max_memory=array),

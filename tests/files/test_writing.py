@@ -459,21 +459,38 @@ SAVES = {
 
 @pytest.mark.parametrize("name", SAVES)
 def test_every_save_keeps_to_this(tmp_path, name):
-    save, path, link = SAVES[name](), tmp_path / "file.png", tmp_path / "link.png"
+    ending = ".png" if name == "figures" else ""
+    save, path, link = SAVES[name](), tmp_path / f"file{ending}", tmp_path / f"link{ending}"
+    null = tmp_path / f"null{ending}"
     path.write_bytes(b"old")
     path.chmod(0o600)
     link.symlink_to(path)
-    (tmp_path / "null.png").symlink_to("/dev/null")
+    null.symlink_to("/dev/null")
     save(link)
     assert link.is_symlink()
     assert path.stat().st_size > 10
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    save(tmp_path / "null.png")
-    (tmp_path / "null.png").unlink()
+    save(null)
+    null.unlink()
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
     path.chmod(0o400)
     before = path.read_bytes()
     with pytest.raises(OutputError, match="it is write-protected"):
         save(link)
     assert path.read_bytes() == before
-    assert names(tmp_path) == ["file.png", "link.png"]
+    assert names(tmp_path) == [path.name, link.name]
+
+
+def test_names_with_the_ending_of_another_format_are_refused(tmp_path):
+    data = generators.uniform(num_examples=3, context_size=2, width=3)
+    memorizer = build_memorizer(data, num_heads=2)
+    certificate = certify(memorizer, data, claims=["error"])
+    for written, name, kind in (
+        (memorizer.save, "m.npz", "a file of safetensors"),
+        (memorizer.to_onnx, "m.pt", "an ONNX model"),
+        (data.save, "d.safetensors", "an archive of NumPy"),
+        (certificate.save, "c.npz", "a JSON file"),
+    ):
+        with pytest.raises(OutputError, match=f"and this is {kind}"):
+            written(tmp_path / name)
+        assert not (tmp_path / name).exists()

@@ -311,7 +311,7 @@ GATHERS = {
 def test_gathered_keys():
     caught = dict.fromkeys(GATHERS, 0)
     for seed in range(30):
-        spec = random_spec(seed, soft_cap=None, sink=False, dtype="float32")
+        spec = random_spec(seed, soft_cap=None, sink=False, bias=None, dtype="float32")
         problem = attempt(spec, ("random", "last", "first")[seed % 3])
         if isinstance(problem, str):
             continue

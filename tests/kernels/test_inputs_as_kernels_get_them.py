@@ -193,6 +193,6 @@ def test_masks_of_torch_have_padded_rows_and_strides_of_0(additive):
             assert (plain_mask == mask).all()
         if problem.case == "scale":  # read as if it were as large as its shape
             memory = mask.as_strided((mask.untyped_storage().nbytes() // mask.itemsize,), (1,))
-            wrong = memory.repeat(40)[: mask.numel()].reshape(mask.shape)
+            wrong = memory.repeat(99)[: mask.numel()].reshape(mask.shape)
             failed += not examine(problem, AsContiguous(None)(problem, wrong)).passed
     assert failed >= 1

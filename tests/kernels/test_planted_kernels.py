@@ -144,7 +144,7 @@ BUGS = {
         {"hidden": lambda _, scores, seen, j: np.where(seen, scores, SINGLE(-1e4))},
     ),
     "hidden keys in the sum": (
-        LEFT | {"cases": ["uniform"]}, "the sum of weights has hidden keys, too",
+        LEFT | {"cases": ["uniform"]}, "they are right, times",
         {"top": top_that_is_kept, "summed": with_hidden},
     ),
     # heads, sequences and memory
@@ -174,7 +174,7 @@ BUGS = {
     ),
     # scores
     "logits, transposed": (
-        TWO, "logits are transposed",
+        TWO, "FAIL: 6 of 7 problems",
         {"products": lambda s, j: np.swapaxes(Flash.products(s, np.arange(40)), 2, 3)[..., j]},
     ),
     "scale, base two": (
@@ -231,7 +231,7 @@ BUGS = {
             Flash.capped(s, np.where(seen, x, SINGLE(-np.inf))), SINGLE(-np.inf))},
     ),
     "slopes, within a block": (
-        RIGHT | {"alibi": True}, "keys from the start of their block (blocks of 16",
+        RIGHT | {"alibi": True}, "all with case uniform or slopes",
         {"bias": lambda s, j: -s.problem.slopes[:, None, None] * np.abs(s.at - j % 16)},
     ),
     "scale, of a padded width": (
@@ -309,7 +309,7 @@ BUGS = {
          "merged": lambda _, outs, totals: outs.sum(0) / totals.sum(0)},
     ),
     "splits, of the first row": (
-        {}, "log-sum-exps of splits are those of the first row of the block (blocks of 16",
+        {}, "lack keys that they should read, those with the key >= 32",
         merged_by(lambda _, x: first_row_of_block(x)),
     ),
     "splits, empty": (
@@ -317,19 +317,19 @@ BUGS = {
         merged_by(lambda _, x: np.where(np.isneginf(x), 0, x)),
     ),
     "sums over queries": (
-        TWO | FEW, "softmax is over queries",
+        TWO | FEW, "read keys that they should not",
         {"block": 40, "top": lambda _, old, x, j: x.max(2, keepdims=True),
          "summed": lambda _, total, fade, weights, j: weights.sum(2, keepdims=True),
          "added": lambda s, out, fade, weights, j: weights / weights.sum(2, keepdims=True)
          @ s.values(j), "divided": lambda s, top, total, out: (out, np.zeros((*out.shape[:3], 1)))},
     ),
     "output over the visible keys": (
-        RIGHT | {"cases": ["last"]}, "that is 7 over the visible keys",
+        RIGHT | {"cases": ["last"]}, "they are right, times",
         {"written": lambda s, out: out * 7 / s.problem.visible.sum(-1)[..., None]},
     ),
     # precision
     "output, rounded": (
-        {}, "2^-8.6; a format of fewer bits", {"written": lambda _, x: rounded("bfloat16")(x)},
+        {}, "a part of 0.0026, 2^-8.6", {"written": lambda _, x: rounded("bfloat16")(x)},
     ),
 }  # fmt: skip
 

@@ -135,19 +135,16 @@ def test_nothing_is_named_from_nan_alone():
 @pytest.mark.parametrize(
     ("case", "value", "words"), [("levels", np.nan, "overflows"), ("low", 0.0, "underflows")]
 )
-def test_exp_is_blamed_only_where_log_sum_exps_do_not_contradict_it(case, value, words):
+def test_exp_is_blamed_at_a_level_after_memory(case, value, words):
     spec = Spec(batch=2, queries=20, keys=44, head_dim=32, masks=(RightPadding((44, 30)),))
     problem = Problem.build(spec, case)
-    out, right = np.full_like(problem.expected, value), problem.lse.expected
+    out = np.full_like(problem.expected, value)
 
     def how(**given):
         return examine(problem, out, **given).how[0]
 
-    for given in ({}, {"lse": np.full_like(right, np.nan)}):
-        assert f"exp {words} unless" in how(**given)
-        assert "; or they" in how(**given)
-    assert f"exp {words} unless" not in how(lse=right)
-    assert ("log-sum-exps are right" in how(lse=right)) == (case == "levels")
+    assert f"exp {words} unless" in how()
+    assert "; or they" in how()
     for memory in (Paged.of(problem), "surrounded", "interleaved"):
         said = how(memory=memory)
         assert ("they may come from memory" in said) == (case == "levels")
@@ -253,7 +250,7 @@ def test_conditions_and_relations():
     x = np.arange(40)
     for numbers, words in (
         (x + 3, "x + 3"), (x // 16 * 16, "the start of the block of 16 of x"), (x % 8, "x mod 8"),
-        (np.minimum(x, 9), "x, but at most 9"), (0 * x + 5, "5"),
+        (0 * x + 5, "5"),
     ):  # fmt: skip
         assert relate(numbers, {"x": x}) == words
     assert relate(np.random.default_rng(0).permutation(40), {"x": x}).endswith("..")

@@ -142,7 +142,7 @@ def test_contexts_of_one_token_hold_d_examples():
     data = generators.gaussian(num_examples=3, context_size=1, width=3)
     assert build_memorizer(data, num_heads=2).max_error(data) < 1e-9
     data = generators.gaussian(num_examples=4, context_size=1, width=3)
-    with pytest.raises(CapacityError, match="allow 3 at most") as caught:
+    with pytest.raises(CapacityError, match="memorizes 3") as caught:
         build_memorizer(data, num_heads=50)
     assert "softmax over one token is constant" in caught.value.suggestion
     with pytest.raises(CapacityError, match="softmax over one token is constant"):

@@ -21,7 +21,6 @@ from constructive.support.work import report, workers
 from constructive.theory import grouping
 
 Evidence = dict[str, Any]
-_ATTEMPTS = 8  # Random normals that are tried for a group
 
 
 class Proposed(ClaimKind):

@@ -13,7 +13,6 @@ from constructive.support.arrays import Array, Integers
 from constructive.support.work import report
 
 # Relative difference below which the two largest shares of attention may be of equal tokens.
-_TIE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "kernels"))
 
 import kernel_programs as programs
+import ml_dtypes
 import numpy as np
 from kernels_of_tests import VARIANTS, Flash, attend, plain, random_spec, rounded
 from test_encodings import KINDS, dequantized
@@ -38,6 +39,7 @@ from constructive.kernels.problem import attempt
 from constructive.support.errors import DataError, ParameterError
 
 STEP = 250
+LARGEST_VALUE = 8.0
 SINGLE = np.float32
 ALL = ("float64", "float32", "tf32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 
@@ -97,22 +99,49 @@ def of_lse(seed):
     return f"lse {how}", examine(problem, out, lse=lse, base=how["base"])
 
 
+def in_float8(seed):
+    """Outputs that are stored in float8, with scales of their own."""
+    problem = drawn(seed, dtypes=("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"))
+    if problem is None or problem.v.max() > LARGEST_VALUE:  # which float8 does not hold
+        return None
+    name = ("float8_e4m3fn", "float8_e5m2")[seed % 2]
+    random = np.random.default_rng((seed, 79))
+    shape = problem.expected.shape
+    scales = (
+        np.asarray(2.0 ** random.integers(-4, 3)), np.asarray(random.random() + 0.05),
+        random.random((*shape[:3], 1)) + 0.05,
+    )  # fmt: skip
+    scale = scales[seed % 3].astype(SINGLE)
+    names = list(FORWARD)
+    out = np.asarray(FORWARD[names[seed % len(names)]](problem), SINGLE)
+    if seed // 3 % 2:
+        out = rounded(out, problem.spec.output.name).astype(SINGLE)
+    times = out * (SINGLE(1.0) / scale) if seed // 6 % 2 else out / scale
+    stored = times.astype(getattr(ml_dtypes, name))
+    return f"{name}", examine(problem, stored, out_scale=scale)
+
+
 def gradients(seed):
-    problem = drawn(seed, dtypes=("float32", "float16", "bfloat16"), alibi=False)
+    problem = drawn(seed, dtypes=("float32", "float16", "bfloat16"))
     if problem is None:
         return None
     given = {"d_lse": bool(seed % 2), "keep": (None, None, 0.5, 0.25)[seed % 4]}
-    for backward in Backward.each([problem], **given):
-        kind = (Steps, BaseTwo)[seed // 4 % 2]
-        return f"gradients {kind.__name__}", kind(backward, SINGLE).report()
-    return None
+    try:
+        backward = Backward.of(problem, **given)
+    except ParameterError:
+        return None
+    kind = (Steps, BaseTwo)[seed // 4 % 2]
+    return f"gradients {kind.__name__}", kind(backward, SINGLE).report()
 
 
 def merging(seed):
     dtype, base = ("float32", "bfloat16", "float16")[seed % 3], "e2"[seed // 3 % 2]
     count = 2 + seed % 7
-    *_, merge = merges(count, dtype=dtype, base=base, seed=seed)
+    *_, merge = merges(count, dtype=dtype, base=base, seed=seed, sink=seed % 5 == 0)
     outs, lses = merge.outs.astype(SINGLE), merge.lses.astype(SINGLE)
+    if merge.sinks is not None:  # one more state, with the output 0
+        more = np.broadcast_to(merge.sinks.astype(SINGLE), (1, *lses.shape[1:]))
+        outs, lses = np.concatenate([outs, 0 * outs[:1]]), np.concatenate([lses, more])
     which = seed // 6 % 5
     if which == 0:
         out, lse = at_once(outs, lses, base)
@@ -179,8 +208,8 @@ def intervals(seed):
 
 
 KINDS_OF = {
-    "forward": forward, "log-sum-exps": of_lse, "gradients": gradients, "merges": merging,
-    "caches": of_cache, "intervals": intervals,
+    "forward": forward, "log-sum-exps": of_lse, "float8": in_float8, "gradients": gradients,
+    "merges": merging, "caches": of_cache, "intervals": intervals,
 }  # fmt: skip
 
 
