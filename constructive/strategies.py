@@ -234,7 +234,7 @@ def memorizable(  # noqa: D417 - Hypothesis fills in draw
         made = {"dataset": dataset, "num_heads": num_heads, "head_dim": head_dim}
         return draw(_called(LayerProblem, **made, construction=TANGENT.name))
     names = tuple(THEOREMS) if size <= _RANK_ONE_TOKENS else (SATURATED.name,)
-    chosen = draw(st.sampled_from(names)) if construction is None else construction
+    chosen: Any = draw(st.sampled_from(names)) if construction is None else construction
     require_known("construction", chosen, THEOREMS)
     bound = THEOREMS[chosen].capacity(num_heads, size, head_dim)
     count = bound if at_bound else draw(st.integers(1, bound))

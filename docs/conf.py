@@ -7,6 +7,7 @@ click; `_extensions/` has what makes the same links work on the site, one file f
 import os
 import sys
 from importlib.metadata import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 from constructive import DISTRIBUTION, __version__
@@ -46,6 +47,7 @@ napoleon_use_ivar = True
 napoleon_attr_annotations = False  # types are in the signature, shapes in the text
 napoleon_use_rtype = False
 
+autodoc_mock_imports = [] if find_spec("torch") else ["torch"]
 autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"
 autodoc_preserve_defaults = False  # it reads sources, which generators share

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import importlib
+import importlib.util
 import io
 import os
 from types import SimpleNamespace
@@ -14,6 +15,11 @@ from hypothesis import HealthCheck, settings
 from constructive.certificates import check
 from constructive.certificates.check import CHECKER
 from constructive.data.stored import StoredContexts
+from constructive.support.errors import MissingExtraError
+
+PYTORCH = importlib.util.find_spec("torch") is not None
+OF_PYTORCH = ["data/test_data_of_pytorch.py", "interop", "test_docstrings.py"]
+collect_ignore = [] if PYTORCH else OF_PYTORCH
 
 # Build times vary on shared machines, so no test fails for being slow once. Examples are the same
 # in each run, so that twice as many would find what is there once, and take twice as long for ever.
@@ -31,6 +37,24 @@ def pytest_configure(config):
     """One thread for each process of xdist: more of them would wait for each other's cores."""
     if config.getoption("numprocesses", None):
         os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call():
+    """Skip a test in which the package misses PyTorch, if it is not installed."""
+    try:
+        return (yield)
+    except MissingExtraError as error:
+        if PYTORCH or error.witness != "torch":
+            raise
+        pytest.skip(str(error))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say once how to get what skipped tests need."""
+    if not PYTORCH:
+        line = 'Tests that need PyTorch were left out. To run them: pip install ".[test,torch]"'
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")

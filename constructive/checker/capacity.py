@@ -61,7 +61,9 @@ def spanned(evidence, data):
     queries, asked = different(data["queries"][chosen])
     inputs = asked[:, None]
     if len(ids) > 1:  # with the multiset of tokens, where that differs
-        inputs = np.concatenate([inputs, np.sort(ids, axis=1)], axis=1)
+        lengths = data.get("lengths")
+        tokens_of = np.sort(ids, axis=1) if lengths is None else shares(ids, lengths[chosen])
+        inputs = np.concatenate([inputs, tokens_of], axis=1)
     return kappa, delta, ids, queries, len(different(inputs)[0])
 
 
@@ -279,6 +281,16 @@ def different(rows):
     whole = plain.view(np.dtype((np.void, 8 * plain.shape[1]))).reshape(-1)
     _, first, ids = np.unique(whole, return_index=True, return_inverse=True)
     return plain[first], ids.reshape(-1)
+
+
+def shares(ids, counts):
+    """Rows, equal where tokens occur in the same proportions among the first ones of a context."""
+    out = np.full(ids.shape, -1)
+    for row, own, count in zip(out, ids, counts, strict=True):
+        known, times = np.unique(own[: int(count)], return_counts=True)
+        found = np.repeat(known, times // np.gcd.reduce(times))
+        row[: len(found)] = found
+    return out
 
 
 def components(ids, total):

@@ -62,7 +62,10 @@ def distances(about, unit, columns):
         return stored, right_inverse(*stored.rows(), about.tell)
 
     with np.errstate(all="ignore"):  # what overflows or is not a number shows nothing
-        stored, beta = about.once(("near", unit, columns), derivative)
+        try:
+            stored, beta = about.once(("near", unit, columns), derivative)
+        except OverflowError as failure:
+            raise ValueError("near: readouts are too large for float64") from failure
         require(beta < math.inf, "near: the derivative is not shown to have a right inverse")
         for found in about.residuals():
             missed = found.length
@@ -164,7 +167,8 @@ class Stored:
         of_readouts = out[:, :, :split].reshape(count, outputs, heads, width, outputs)
         for output in range(outputs):
             of_readouts[:, output, :, :, output] = averages * self.unit
-        off = up((average_off * average_off).sum(axis=1))[:, None] * self.unit**2
+        average_off = up(average_off * self.unit)
+        off = up((average_off * average_off).sum(axis=1))[:, None]
         off = np.broadcast_to(off, (count, outputs)).copy()
         step = width * self.inner
         for block, start in enumerate(range(split, self.columns, step)):

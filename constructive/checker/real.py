@@ -130,9 +130,9 @@ def in_floats(weights, data, tell):
     with np.errstate(all="ignore"):  # what overflows or is not a number shows nothing
         try:
             readout = readout_of(weights, DIGITS)
+            found = residuals_in_floats(weights, data, readout, tell)
         except OverflowError:  # it takes more digits
             return None
-        found = residuals_in_floats(weights, data, readout, tell)
     return found if found is not None and np.isfinite(found.far + found.off).all() else None
 
 

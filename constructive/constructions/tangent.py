@@ -96,10 +96,8 @@ class Heads:
     def of(cls, dataset: Dataset, groups: tuple[slice, ...]) -> "Heads":
         """Return heads in such groups on the examples of a dataset."""
         view = examples(dataset.contexts, dataset.queries)
-        tokens = view.tokens[:_SAMPLE] - view.tokens[:_SAMPLE].mean(axis=1, keepdims=True)
-        return cls(
-            view, groups, _whitening(tokens.reshape(-1, dataset.width)), _whitening(view.queries)
-        )
+        tokens = _centred(view.tokens[:_SAMPLE]).reshape(-1, dataset.width)
+        return cls(view, groups, _whitening(tokens), _whitening(view.queries))
 
     def raw(self, weights: HeadWeights) -> HeadWeights:
         """Return weights for the data as they are."""
@@ -175,6 +173,13 @@ class Heads:
 
 _SAMPLE = 1 << 14  # Contexts whose tokens are looked at
 _FLAT = 1e-6  # Relative deviation below which a direction is taken as it is
+
+
+def _centred(tokens: Array) -> Array:
+    """Return tokens less the mean of their context: zero where they agree, and not its rounding."""
+    centred = tokens - tokens.mean(axis=1, keepdims=True)
+    centred *= np.ptp(tokens, axis=1, keepdims=True) > 0.0
+    return centred
 
 
 def _whitening(rows: Array) -> Array:
@@ -391,7 +396,7 @@ def drawn(
     some = rng.permutation(len(heads.view.queries))[:_ROWS]
     queries = heads.view.queries[some] @ heads.query_basis
     tokens = heads.view.tokens[:1] if heads.view.is_shared else heads.view.tokens[some]
-    tokens = (tokens - tokens.mean(axis=1, keepdims=True)) @ heads.token_basis
+    tokens = _centred(tokens) @ heads.token_basis
     query /= _deviation(np.matmul(queries, query))
     for index, group in enumerate(heads.groups):
         readout[group] -= readout[group].mean(axis=0)
@@ -595,12 +600,28 @@ class TangentHeads(Construction):
         if solver is None:
             exact = draw_zero_point(point, dataset.width, plan.head_dim, entries, rng)
             rank = factors_at(exact, dataset, rng).rank
+            if rank == targets.size:
+                raise PrecisionError(
+                    "float64 cannot factor the derivative, whose rank is large enough modulo a "
+                    "prime: tokens or queries are nearly equal",
+                    witness=rank,
+                    suggestion="tokens and queries less their mean, or more heads",
+                )
             why = f"the rank is {rank:,} modulo a prime, and T d_out = {targets.size:,} is required"
             raise _full(dataset, *sizes, data, why)
-        size = float(np.abs(targets).max()) or 1.0
-        found = chord(heads, base, tangent, solver, targets, _GOAL * size)
+        largest_targets = np.abs(targets).max(axis=0)  # of each output, whose readout has that size
+        units = np.where(largest_targets > 0, np.exp2(np.frexp(largest_targets)[1] - 1.0), 0.0)
+        found = chord(
+            heads, base, tangent, solver, targets / np.where(units > 0, units, 1.0), _GOAL
+        )
         raw = heads.raw(found.weights)
-        values = raw.readout * found.scale
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = raw.readout * found.scale * units
+        if not np.isfinite(values).all():
+            raise PrecisionError(
+                f"readouts for targets as large as {largest_targets.max():.1e} overflow",
+                suggestion="divide the targets by a power of two",
+            )
         outputs = np.concatenate([np.eye(entries)] * plan.num_heads)
         layer = AttentionLayer(raw.query, raw.key, values, outputs, last)
         found_outputs = layer(dataset.contexts, dataset.queries)
@@ -610,7 +631,7 @@ class TangentHeads(Construction):
             solver.condition,
             (),
             formula=f"{self.formula} ({point})",
-            scale=found.scale,
+            scale=found.scale * (float(units.max()) or 1.0),
             labels=_require_labels(found_outputs, dataset, found),
         )
 

@@ -28,9 +28,8 @@ def one_hot(labels: object, names: object = None) -> tuple[Array, tuple[Label, .
     names: these, or their number; by default the labels, sorted
     """
     found = _listed(labels)
-    if is_integer(names):
-        names = range(names)
-    classes = require_classes(sorted(set(found)) if names is None else names)
+    listed: object = range(int(names)) if is_integer(names) else names  # type: ignore[call-overload]
+    classes = require_classes(sorted(set(found)) if names is None else listed)
     place = {label: column for column, label in enumerate(classes)}
     for index, label in enumerate(found):
         ignored = names is None and type(label) is int and label == IGNORED

@@ -50,7 +50,8 @@ def _draw_box(figure: Any, axes: Any, twins: Twins, kind: str) -> None:  # noqa:
     box, point = twins.sat.property.box, _maximum(twins)
     first, second = (np.linspace(*ends, _GRID) for ends in zip(box.lower, box.upper, strict=True))
     inputs = np.stack(np.meshgrid(first, second), axis=2).reshape(-1, 2)
-    outputs = twins.sat.network(inputs)[:, 0].reshape(_GRID, _GRID)
+    network: Any = twins.sat.network  # of heads
+    outputs = network(inputs)[:, 0].reshape(_GRID, _GRID)
     extent = (box.lower[0], box.upper[0], box.lower[1], box.upper[1])
     image = axes.imshow(outputs, origin="lower", extent=extent, cmap=drawing.COLOUR_MAP)
     axes.plot(*point, "o", color=drawing.VERMILLION, fillstyle="none", clip_on=False)
@@ -59,7 +60,8 @@ def _draw_box(figure: Any, axes: Any, twins: Twins, kind: str) -> None:  # noqa:
 
 
 def _draw_line(axes: Any, twins: Twins, *, first: bool) -> None:  # noqa: ANN401
-    network, box, point = twins.sat.network, twins.sat.property.box, _maximum(twins)
+    network: Any = twins.sat.network  # of heads
+    box, point = twins.sat.property.box, _maximum(twins)
     signs = np.sign(network.heads[1].slopes[0])  # of the decoy
     steps = np.linspace(-2.0, 2.0, _LINE)
     inputs = point + steps[:, np.newaxis] * signs

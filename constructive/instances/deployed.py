@@ -69,7 +69,7 @@ class Rounding(Family):
 
         def height(steps: float) -> float:
             """The output where all r_i are so many S."""
-            return value / (1.0 + dim * math.exp(steps * step - gamma) / tops)
+            return float(value / (1.0 + dim * math.exp(steps * step - gamma) / tops))
 
         made = []
         for name, answer in names.items():

@@ -1,7 +1,7 @@
 """Instances for verifiers: a network, a property, the answer and its proof; and families of them.
 
-*sat* is proved by a witness, *unsat* by a refutation of each disjunct. Whoever makes an instance
-proposes these; what they show is for the checker to say (`constructive.checker.folder`).
+*sat* is proved by a witness, *unsat* by a refutation of each disjunct. Families
+propose these; what they show is for the checker to say (`constructive.checker.folder`).
 """
 
 import enum

@@ -10,11 +10,11 @@ Thresholds are around the largest or the least output on the box. Both are found
 """
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -151,7 +151,7 @@ class OperatorCase(NamedTuple):
     means: bool = False
 
 
-def node(operator: str, **attributes: object) -> Draw:
+def node(operator: str, **attributes: Any) -> Draw:  # noqa: ANN401 - those of ONNX
     """Return how one node is drawn."""
     return lambda made, a: made.node(operator, a, **attributes)
 
@@ -306,7 +306,7 @@ class Operator(Family):
     options = MappingProxyType({"margin": MARGIN})
 
     def draw(
-        self, names: Names, dim: int, random: np.random.Generator, options: dict[str, float]
+        self, names: Names, dim: int, random: np.random.Generator, options: Mapping[str, float]
     ) -> list[Instance]:
         """Draw an operator, a network and a box, until the largest output is found."""
         case = CASES[str(random.choice([*CASES, *OFTEN]))]

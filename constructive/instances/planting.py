@@ -152,6 +152,7 @@ class Planted(Family):
             )
         witness = Witness(tuple(Fraction(x) for x in plan.point.tolist()))
         made: list[Instance] = []
+        proof: Witness | Refutations
         for name, answer in names.items():
             first = all(each.answer is not answer for each in made)
             far = margin * (1.0 if first else random.uniform(1.5, _FARTHEST))

@@ -149,10 +149,10 @@ DONE = [
     ("upper-bound shared.npz --heads 9 && check upper-bound.json shared.npz", 1, "NOT PROVED",
      "upper-bound.json"),
     # theorems
-    ("assumptions dependent.npz --heads 3 --subsets 100", 0,
-     "[0] + [1] - [2] = 0 ... of 100 random subsets ... PROVED: found in pass 1", ""),
+    ("assumptions dependent.npz --heads 3 --subsets 100", 1,
+     "[0] + [1] - [2] = 0 ... of 100 random subsets ... REFUTED: query 2 depends on others", ""),
     ("assumptions many.npz --budget 0", 0, "UNDECIDED: at least 2", ""),
-    ("assumptions equal.npz --subsets 10", 1, "REFUTED: 7 queries span 1 dimensions", ""),
+    ("assumptions equal.npz --subsets 10", 1, "REFUTED: query 1 depends on others", ""),
     ("capacity --heads 4 --head-dim 8 --context-size 8 --width 32", 0,
      "fixed heads, exactly 128 ... free heads, at least 1,352 ... free heads, at most 1,920", ""),
     ("capacity --heads 4 --context-size 32 --width 64 --shared", 0, "fixed heads, exactly 125", ""),

@@ -165,8 +165,6 @@ def test_claims_and_bounds_reach_certify(built, tmp_path, claims):
 
 def test_help_names_the_claims_that_are_made_by_default(run):
     """The sentence of --claims is about the registry of claims."""
-    unusual = [name for name, kind in CLAIMS["layer"].items() if not kind.usual]
-    assert unusual == ["labels"]
     others = constructive.recite.claims.FAMILY.claims, constructive.sequences.claims.FAMILY.claims
     assert all(kind.usual for row in others for kind in row.values())
     said = " ".join(run("certify", "--help").replace("│", " ").split())
@@ -276,6 +274,7 @@ def own(tmp_path, monkeypatch):
 def test_list_says_what_is_installed(run):
     text = run("kernels", "list")
     lines = {line.split()[0]: line for line in text.splitlines() if line[:1].isalpha()}
+    pytest.importorskip("torch")
     assert "2." in lines["torch"]
     assert "not installed" in lines["openvino"]
 

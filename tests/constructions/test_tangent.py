@@ -8,6 +8,7 @@ from constructive import (
     CapacityError,
     DataError,
     Dataset,
+    PrecisionError,
     build_memorizer,
     explain,
 )
@@ -162,3 +163,31 @@ def test_without_a_gram_matrix(monkeypatch):
     assert np.isnan(built.record.condition)
     view = examples(data.contexts, data.queries)
     assert view.is_own
+
+
+def test_outputs_of_any_size_each_have_their_own():
+    data = drawn(20, 3, 6, outputs=4)
+    targets = data.targets * [1.0, 1e-12, 0.0, 1e200]
+    several = Dataset(data.contexts, data.queries, targets)
+    built = build_memorizer(several, construction="tangent")
+    errors = np.abs(built(several.contexts, several.queries) - targets).max(axis=0)
+    assert (errors <= 1e-9 * np.abs(targets).max(axis=0)).all()
+    zero = Dataset(data.contexts, data.queries, np.zeros(20))
+    assert build_memorizer(zero, construction="tangent").record.max_error == 0
+    huge = Dataset(data.contexts, data.queries, np.full(20, 1.7e308))
+    with pytest.raises(PrecisionError, match="overflow"):
+        build_memorizer(huge, construction="tangent")
+
+
+def test_contexts_of_equal_tokens_are_left_to_readouts():
+    data = drawn(5, 3, 6)
+    equal = Dataset(np.repeat(data.contexts[:, :1], 3, axis=1), data.queries, data.targets)
+    built = build_memorizer(equal, construction="tangent")
+    assert built.max_error(equal) < 1e-12
+
+
+def test_where_float64_is_too_short_no_capacity_is_blamed():
+    data = drawn(20, 3, 6)
+    far = Dataset(data.contexts + 1e10, data.queries, data.targets)
+    with pytest.raises(PrecisionError, match="cannot factor the derivative"):
+        build_memorizer(far, construction="tangent")

@@ -5,16 +5,14 @@ import io
 import json
 import pickle
 import tempfile
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
+from pytorch import torch
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
-from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 
 from constructive import (
     AssumptionError,
@@ -32,7 +30,6 @@ from constructive import (
     token_mixing,
 )
 from constructive.strategies import datasets
-from constructive.support.arrays import as_array
 
 # What a dataset accepts and refuses.
 
@@ -296,87 +293,8 @@ def test_what_is_not_equal(data):
         assert own != data
 
 
-# PyTorch at the border: short dtypes, lists of tensors, and its datasets.
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2])
-def test_every_number_of_a_short_dtype_is_exact_in_float32(dtype):
-    kind = torch.uint16 if dtype == torch.bfloat16 else torch.uint8
-    numbers = torch.arange(2 ** (8 * dtype.itemsize), dtype=torch.int32).to(kind).view(dtype)
-    found = as_array(numbers)
-    assert found.dtype == np.float32
-    finite = np.isfinite(found)
-    assert finite.sum() > 200
-    assert np.array_equal(found[finite], numbers.double().numpy()[finite])
-
-
-@pytest.mark.parametrize("grad", [False, True])
-def test_bfloat16_is_taken_everywhere(grad):
-    tensor = torch.linspace(-8, 8, 24).reshape(2, 3, 4).bfloat16().requires_grad_(grad)
-    exact = tensor.detach().float().numpy()
-    data = Dataset(tensor, tensor[:, 0], tensor[:, 0, 1])
-    assert data.contexts.dtype == data.queries.dtype == data.targets.dtype == np.float32
-    assert np.array_equal(data.contexts, exact)
-    assert data == Dataset(list(tensor), list(tensor[:, 0]), list(tensor[:, 0, 1]))
-    rational = RationalDataset(tensor, tensor[:, 0], tensor[:, 0, 1])
-    assert np.array_equal(rational.contexts.astype(float), exact)
-    assert len(rational) == 2
-    layer = AttentionLayer(*[tensor[:, :, :1]] * 3, tensor[:, 0, :1], tensor[:1, 0, :1])
-    assert layer.query_weights.dtype == np.float32
-    outputs = layer(tensor[:, :, :3], tensor[:, 0, :3])
-    assert np.array_equal(outputs, layer(exact[:, :, :3], exact[:, 0, :3]))
-
-
-def tensors(*again):
-    """Six examples, and some of these again."""
-    rng = torch.Generator().manual_seed(3)
-    contexts = torch.randn((6, 3, 5), generator=rng, dtype=torch.float64)
-    queries = torch.randn((6, 5), generator=rng, dtype=torch.float64)
-    return tuple(x[[*range(6), *again]] for x in (contexts, queries, torch.arange(6.0)))
-
-
-def test_data_sets_of_pytorch_are_read():
-    given = TensorDataset(*tensors())
-    data = Dataset.from_torch(given)
-    assert data == Dataset(*tensors())
-    assert Dataset.from_torch(Subset(given, [4, 1])) == data[[4, 1]]
-    assert Dataset.from_torch(list(given)) == data
-    assert Dataset.from_torch(list(data)) == data
-    assert build_memorizer(data).max_error(data) < 1e-6
-
-
-def test_loaders_of_pytorch_take_a_data_set():
-    data = Dataset(*tensors(1))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # tensors of read-only arrays
-        batches = list(DataLoader(data, batch_size=3))
-    assert [len(batch.query) for batch in batches] == [3, 3, 1]
-    assert torch.cat([batch.target for batch in batches]).tolist() == data.targets.tolist()
-
-
-def test_equal_inputs_are_merged_and_the_rest_reproduces_all():
-    contexts, queries, targets = tensors(2, 0)
-    contexts[6] = contexts[6].flip(0)  # other order, same tokens
-    with pytest.warns(UserWarning, match="2 of 8 examples repeat .* 6 are left"):
-        data = Dataset.from_torch(TensorDataset(contexts, queries, targets))
-    assert data == Dataset(*tensors())
-    found = build_memorizer(data).predict(contexts, queries)
-    assert np.abs(found - targets.numpy()).max() < 1e-6
-
-
-def test_equal_inputs_with_different_targets_are_named():
-    given = TensorDataset(*tensors(2, 0))
-    given.tensors[2][7] = 9
-    with pytest.raises(DataError, match="different targets") as caught:
-        Dataset.from_torch(given)
-    assert caught.value.witness == (0, 7)
-    with pytest.raises(DataError, match="different targets") as of_build:
-        build_memorizer(Dataset(*given.tensors)[[1, 0, 7]])
-    assert of_build.value.witness == (1, 2)
-
-
 def test_distinct_keeps_what_differs():
-    data = Dataset(*tensors())
+    data = generators.gaussian(num_examples=6, context_size=3, width=5, seed=3)
     assert data.distinct() is data
     again = data[[3, 1, 3, 0, 1]]
     assert again.distinct() == data[[3, 1, 0]]
@@ -389,44 +307,6 @@ def test_distinct_keeps_what_differs():
     assert labels.distinct().classes == ("a", "b", "c")
     near = Dataset([[1, 0], [1, 1]], [[1.0, 0.0], [1.0, 5e-324], [1.0, -0.0]], [1, -1, 1])
     assert near.distinct().targets.tolist() == [1, -1]
-
-
-class Stream(IterableDataset):
-    """Examples without a number."""
-
-    def __iter__(self):
-        return iter([tensors()])
-
-
-def test_what_is_not_read_of_pytorch():
-    contexts, queries, targets = tensors()
-    for parts in (2, 4):
-        some = (contexts, targets, queries, targets)[:parts]
-        with pytest.raises(DataError, match="parts") as caught:
-            Dataset.from_torch(TensorDataset(*some))
-        assert caught.value.witness == [parts]
-    for examples, words in (
-        ([(1, 2), (1, 2, 3)], "examples have 2 or 3 parts"),
-        ([], "examples have no parts"),
-        ([(torch.ones(3, 2), [1, 2], 1), (torch.ones(2, 3), [1, 3], 1)], "entries"),
-    ):
-        with pytest.raises(DataError, match=words):
-            Dataset.from_torch(examples)
-    for others in (Stream(), 5):
-        with pytest.raises(ParameterError, match="index"):
-            Dataset.from_torch(others)
-
-
-def test_a_tensor_data_set_in_the_place_of_a_dataset_is_told_the_way():
-    given = TensorDataset(*tensors())
-    for take in (build_memorizer, build_memorizer(Dataset(*tensors())).max_error):
-        for examples in (given, Subset(given, [0])):
-            with pytest.raises(ParameterError) as caught:
-                take(examples)
-            assert caught.value.suggestion == "Dataset.from_torch(dataset)"
-    with pytest.raises(ParameterError) as caught:
-        build_memorizer(tensors())
-    assert "from_torch" not in caught.value.suggestion
 
 
 # Class labels: one-hot targets, files, and what a certificate says of them.
@@ -467,10 +347,10 @@ def of_labels(labels):
         ([True, False], (False, True)),
         (("b", "c"), ("b", "c")),
         (np.array([["b"], ["a"]]), ("a", "b")),
-        (torch.tensor([5, 3]), (3, 5)),
-        (torch.tensor([[5], [3]], dtype=torch.int8), (3, 5)),
-        ([torch.tensor(5), torch.tensor(3)], (3, 5)),
-        (torch.tensor([True, False]), (False, True)),
+        (lambda: torch.tensor([5, 3]), (3, 5)),
+        (lambda: torch.tensor([[5], [3]], dtype=torch.int8), (3, 5)),
+        (lambda: [torch.tensor(5), torch.tensor(3)], (3, 5)),
+        (lambda: torch.tensor([True, False]), (False, True)),
         (pandas("Series", ["b", "a"]), ("a", "b")),
         (pandas("Series", ["b", "a"], dtype="string"), ("a", "b")),
         (pandas("Categorical", ["b", "a"], categories=["c", "b", "a"]), ("a", "b")),
@@ -523,17 +403,6 @@ def test_names_of_columns_fit_the_targets(inputs):
         Dataset(*inputs, np.ones((7, 2)), ("a", "b", "c"))
     with pytest.raises(DataError, match="a class is named twice"):
         Dataset(*inputs, np.ones((7, 2)), ("a", "a"))
-
-
-def test_targets_of_torch_may_be_labels(inputs):
-    examples = TensorDataset(*map(torch.tensor, inputs), torch.tensor(NUMBERS))
-    labelled = Dataset.from_torch(examples, labels=True)
-    assert labelled == Dataset.of_classes(*inputs, NUMBERS)
-    assert labelled.classes == (1, 2, 3, 9)
-    assert Dataset.from_torch(examples).classes == ()
-    named = list(zip(*examples.tensors[:2], LABELS, strict=True))
-    labelled = Dataset.from_torch(named, labels=True)
-    assert build_memorizer(labelled).predict_labels(*inputs).tolist() == LABELS
 
 
 def test_equal_names_of_another_type_are_others(inputs, tmp_path):
@@ -658,11 +527,3 @@ def test_positions_of_sequences_are_examples():
     for labels in ([1, 2], np.full((2, 4), -100)):
         with pytest.raises(DataError, match="give no examples"):
             Dataset.of_sequences(tokens, labels)
-
-
-def test_a_tensor_is_not_a_shared_context_of_pytorch():
-    torch = pytest.importorskip("torch")
-    columns = torch.utils.data.TensorDataset(torch.zeros(3, 5), torch.zeros(3, 5), torch.zeros(3))
-    for examples in (torch.zeros(7, 3, 5), columns):
-        with pytest.raises(DataError, match=r"has 1 axes, not \(n, d\)"):
-            Dataset.from_torch(examples)

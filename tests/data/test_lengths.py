@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import torch
 from definition import attended
+from pytorch import torch
 
 from constructive import (
     ConstructiveError,

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from pytorch import torch
 
 from constructive import (
     AttentionLayer,
@@ -166,8 +166,9 @@ def test_few_contexts_are_read_at_a_time(tmp_path, monkeypatch, rows_read):
     monkeypatch.setattr(StoredContexts.blocks, "__defaults__", (1 << 20,))
     rows_read.clear()
     memorizer = build_memorizer(data, num_heads=136, construction="paired")
-    # The assumptions and gaps, the own part of the heads, and what they read; and some rows anew.
-    assert 3.0 <= sum(map(len, rows_read)) / 2000 < 3.1 + memorizer.record.coupled / 2000
+    # The assumptions and gaps, the own part of the heads, and what they read; five evaluations, as
+    # the layer is and with inputs moved by their last bits; and some rows anew.
+    assert 8.0 <= sum(map(len, rows_read)) / 2000 < 8.1 + memorizer.record.coupled / 2000
     assert certify(memorizer, data).proved
     assert memorizer.max_error(Dataset.open(tmp_path / "data")) < 1e-6
     assert max(map(len, rows_read)) * 4 * 32 * 32 <= 2 << 20 < 2000 * 4 * 32 * 32
@@ -525,7 +526,7 @@ WAYS = {
     "read-only": locked,
     "read-only view": lambda values: locked(values[:]),
     "Fortran": np.asfortranarray,
-    "tensor": torch.from_numpy,
+    "tensor": lambda values: torch.from_numpy(values),  # noqa: PLW0108 - skips when called
     "converts itself": Tensor,
     "memory": memoryview,
     "subclass": lambda values: values.view(np.ma.MaskedArray),

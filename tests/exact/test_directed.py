@@ -16,7 +16,6 @@ from constructive.exact.directed import (
     at_least,
     at_most,
     lower,
-    short_bound,
     upper,
     working_precision,
 )
@@ -74,19 +73,14 @@ def test_balls_are_between_their_floats(found):
 def test_what_is_no_number_bounds_nothing(nothing):
     assert upper(nothing) == math.inf
     assert lower(nothing) == -math.inf
-    assert short_bound(nothing) == math.inf
     assert at_most(nothing) == "inf"
     assert at_least(nothing) == "0"
 
 
 @given(fractions(sign=1))
 def test_text_is_rounded_to_its_side_and_near(value):
-    above, below, short = Fraction(at_most(value)), Fraction(at_least(value)), short_bound(value)
+    above, below = Fraction(at_most(value)), Fraction(at_least(value))
     assert value * Fraction(9, 10) <= below <= value <= above <= value * Fraction(11, 10)
-    assert short >= value
-    if Fraction(1, 2**1000) < value < Fraction(LARGEST) / 2:
-        assert short <= value * Fraction(111, 100)
-        assert float(f"{short:.1e}") in (short, math.nextafter(short, 0))
 
 
 @given(balls(sign=1))
@@ -95,7 +89,6 @@ def test_text_of_balls_is_rounded_to_its_side(found):
     if largest < Fraction(LARGEST) and largest > Fraction(1, 2**1000):
         assert Fraction(at_most(ball)) >= largest
         assert Fraction(at_least(ball)) <= max(least, 0)
-        assert short_bound(ball) >= largest
 
 
 @given(st.floats(0, LARGEST))
@@ -123,8 +116,6 @@ def test_text_at_its_limit():
     assert at_least(0.25, 0.25) == "2.5000000000000000e-01"
     assert at_least(-1.0) == at_most(-1.0) == "0"
     assert (at_most(9.96e-3), at_least(9.96e-3)) == ("1.0e-02", "9.9e-03")
-    assert short_bound(0.25) == 0.25
-    assert Fraction(0.3) < Fraction(3, 10) <= Fraction(short_bound(Fraction(3, 10)))
     huge = Fraction(10) ** 400
     assert (at_most(huge), at_least(1 / huge)) == ("1.0e+400", "1.0e-400")
 

@@ -85,7 +85,7 @@ LAWS = {
         "heads of rank one (Theorem 2), n = 8",
     )),
     "planted": ("A needle and a corner", {}, (
-        "needle, maximum in the ring", "corner, maximum in the ring", "1.19: unsat", "X_1",
+        "needle, maximum in the ring", "corner, maximum in the ring", "unsat", "X_1",
     )),
 }  # fmt: skip
 

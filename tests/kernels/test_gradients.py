@@ -4,8 +4,8 @@ import logging
 
 import numpy as np
 import pytest
-import torch
 from kernels_of_tests import logits_of, values_of
+from pytorch import torch
 
 from constructive.exact.float_model import FORMATS, TF32, nearest
 from constructive.kernels import Backward, KernelError, Problem, Spec, battery, diagnose

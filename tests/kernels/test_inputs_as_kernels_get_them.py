@@ -5,9 +5,9 @@ import sys
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from kernels_of_tests import plain, softmax_average
+from pytorch import torch
 
 from constructive.kernels import (
     Paged,

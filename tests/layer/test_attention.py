@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from definition import attended, output
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from pytorch import torch
 
 from constructive import (
     AttentionLayer,

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-import torch
+from pytorch import torch
 
 from constructive import Decoder, Text, build_decoder, build_memorizer, certify, check, generators
 from constructive.constructions.multihead import readout

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import ml_dtypes
 import numpy as np
-import torch
 
 from constructive.kernels import (
     Append,
@@ -167,6 +166,8 @@ def of_torch(what, first, **arguments):
 
 def in_bounds(mask, first):
     """A mask that is read with the strides of its shape from an axis on, within its memory."""
+    import torch
+
     memory = mask.as_strided((mask.untyped_storage().nbytes() // mask.itemsize,), (1,))
     strides = [*mask.stride()[:first], *torch.empty(mask.shape).stride()[first:]]
     at = sum(
@@ -177,6 +178,8 @@ def in_bounds(mask, first):
 
 
 def one_of(kernel, problem, mask):
+    import torch
+
     if problem.spec.factor != problem.spec.head_dim**-0.5:
         return torch.tensor(plain(problem))
     found = kernel(problem, mask).double().numpy()

@@ -10,6 +10,7 @@ import pytest
 from constructive import Dataset, build_memorizer, certify, check, checker, upper_bound_certificate
 from constructive.certificates.claims import capacity as proposals
 from constructive.certificates.claims.kind import CertifyOptions, Subject
+from constructive.checker import capacity
 from constructive.layers.layer import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import TrainedRecord
@@ -301,3 +302,35 @@ def newton(layer, data, unit):
     step = np.linalg.lstsq(rows, data.targets - outputs(flat), rcond=None)[0]
     assert np.abs(outputs(flat + step) - data.targets).max() < 1e-9
     return np.linalg.norm(step)
+
+
+def test_one_input_in_other_words_is_counted_once():
+    """Orders of tokens, multiples of them, and what fills shorter contexts make no new input."""
+    contexts = np.array([[1, 2, 4, 9], [2, 4, 1, 9], [4, 1, 2, 9], [1, 2, 4, 8]])[..., None]
+    arrays = {"contexts": contexts.astype(float), "queries": np.ones((4, 1))}
+    arrays |= {"targets": np.zeros(4), "lengths": np.array([3.0, 3.0, 3.0, 4.0])}
+    nothing = {"vectors": [], "pivots": [], "zeros": 0}
+    packed = base64.b64encode(np.arange(3, dtype="<u4").tobytes()).decode()
+    forged = {"heads": 1, "head_dim": 1, "count": 3, "examples": packed, **nothing}
+    forged["of_queries"] = nothing
+    for name in ("almost_impossible", "impossible"):
+        assert checker.verify(name, forged, checker.layer({}, arrays)).verdict == "UNDECIDED"
+    rows = np.array([[5, 3, 5, 3], [3, 5, 3, 3], [3, 3, 5, 5], [3, 5, 5, 5]])
+    found = capacity.shares(rows, [4, 2, 4, 4]).tolist()
+    assert found == [[3, 5, -1, -1]] * 3 + [[3, 5, 5, 5]]
+
+
+@pytest.mark.parametrize(("values", "unit"), [(1e150, 2.0**1023), (1e300, 2.0**997)])
+def test_near_of_readouts_beyond_float64_is_not_shown(values, unit):
+    rng = np.random.default_rng(0)
+    shapes = {"W_Q": (2, 3, 2), "W_K": (2, 3, 2), "W_V": (2, 3, 2), "W_O": (4, 1), "W_D": (1, 1)}
+    weights = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
+    weights["W_V"] *= values
+    data = {"contexts": (2, 3, 3), "queries": (2, 3), "targets": (2,)}
+    data = {name: rng.standard_normal(shape) for name, shape in data.items()}
+    evidence = {"unit": unit.hex(), "blocks": 4, "bound": (1.0).hex()}
+    assert checker.verify("near", evidence, checker.layer(weights, data)).verdict == "UNDECIDED"
+    weights["W_O"] *= 1e300  # and the readouts, too
+    assert checker.verify("near", evidence, checker.layer(weights, data)).verdict == "UNDECIDED"
+    found = checker.verify("error", {"bound": (1.0).hex()}, checker.layer(weights, data))
+    assert found.verdict == "REFUTED"
