@@ -47,7 +47,7 @@ def steps(examples, heads, folder):
     )
     sizes = ["-T", examples, "-n", TOKENS, "-d", WIDTH]
     paired = ["-H", heads, "--construction", "paired", "--tolerance", 1e-5]
-    claims = ["--claims", "rank,error,readout", "--epsilon", 1e-4]
+    claims = ["--claims", "rank,error", "--epsilon", 1e-4]
     return {
         "generate": ["gaussian", *sizes, "--float32", "-o", data],
         "build": [data, *paired, "-o", weights],

@@ -3,14 +3,11 @@
     python tests/benchmarks/precision.py build [--runs 9]
     python tests/benchmarks/precision.py certify
     python tests/benchmarks/precision.py certify --large 4000 8000
-    python tests/benchmarks/precision.py executed
 
 build     what a build costs and how exact it is. The yardsticks are one forward pass to Z (all
           heads, all examples) and one LAPACK LU factorization and solve of a T x T system.
 certify   what certificates cost; with --large elimination modulo p alone, of matrices stored in
           float32, once for each size and in a process of its own, whose memory is read.
-executed  bounds of |f - y| over all evaluations in float32, against the error of one: that of this
-          machine.
 
 Ratios are taken run by run, in one process, between things measured right after each other; quote
 their medians.
@@ -27,7 +24,6 @@ from scipy.linalg import lu_factor, lu_solve
 
 from constructive import (
     CapacityError,
-    Dataset,
     build_memorizer,
     certify,
     check,
@@ -127,37 +123,17 @@ def real_claims():
     ]
     for name, data, options in cases:
         memorizer = build_memorizer(data, **options)
-        one = seconds(lambda: certify(memorizer, data, claims=["error"]))  # noqa: B023 - at once
-        both, certificate = timed(
-            lambda: certify(memorizer, data, claims=["error", "readout"])  # noqa: B023
-        )
+        one, certificate = timed(lambda: certify(memorizer, data, claims=["error"]))  # noqa: B023
         with tempfile.TemporaryDirectory() as folder:
             files = saved(folder, certificate, memorizer, data)
             checked = seconds(lambda: check(*files))  # noqa: B023
         shown = certificate["error"].detail.partition(" (")[0]
-        shares = f"{one:.1f} s", f"{both:.1f} s", f"{checked / both:.2f}"
+        shares = f"{one:.1f} s", f"{checked / one:.2f}"
         rows.append([name, *shares, shown.partition("<= ")[2]])
-    headings = ["case", "error", "error + readout", "check of both / certify", "shown"]
+    headings = ["case", "error", "check / certify", "shown"]
     table("claims in real arithmetic, one run each", headings, rows)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     CONSOLE.print(f"largest memory of the process so far: {peak:.2f} GB")
-
-
-CASES = (
-    (61, 8, 16, 10, "saturated", {}),
-    (61, 8, 16, 10, "saturated", {"saturated_fraction": 0.5}),
-    (61, 8, 16, 10, "paired", {}),
-    (61, 8, 16, 10, "generic", {}),
-    (1861, 32, 64, 60, "saturated", {}),
-    (1861, 32, 64, 60, "generic", {}),
-)
-COLUMNS = "T", "n", "d", "H", "construction", "bound", "by logits", "one evaluation"
-
-
-def of_uniform(total, size, width):
-    drawn = generators.uniform(num_examples=total, context_size=size, width=width, seed=0)
-    arrays = drawn.contexts, drawn.queries, drawn.targets
-    return Dataset(*(array.astype(np.float32) for array in arrays))
 
 
 def build(options):
