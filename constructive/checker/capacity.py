@@ -134,7 +134,7 @@ class AlmostImpossible(Claim):
         asked = min(width - len(vectors), len(queries))
         rank = min(inner, delta, asked)
         own = np.array([len(np.unique(row)) for row in ids]) - 1  # dimensions of differences
-        moved = np.minimum(outputs, heads * np.minimum(own, delta)).sum()
+        moved = np.minimum(outputs, min(heads, outputs) * np.minimum(own, delta)).sum()
         moved = int(moved) * (evidence["count"] if len(ids) == 1 else 1)  # one context of all
         bound = min(heads * rank * (delta + asked - rank), moved)
         bound += outputs * (kappa + (heads - 1) * delta)

@@ -334,3 +334,13 @@ def test_near_of_readouts_beyond_float64_is_not_shown(values, unit):
     assert checker.verify("near", evidence, checker.layer(weights, data)).verdict == "UNDECIDED"
     found = checker.verify("error", {"bound": (1.0).hex()}, checker.layer(weights, data))
     assert found.verdict == "REFUTED"
+
+
+@pytest.mark.parametrize(("heads", "head_dim"), [(10**30, 1), (2, 10**30)])
+def test_almost_impossible_of_heads_that_nobody_has(heads, head_dim):
+    rng = np.random.default_rng(0)
+    data = Dataset(*(rng.standard_normal(shape) for shape in ((30, 3, 4), (30, 4), (30,))))
+    assert not upper_bound_certificate(data, heads, head_dim=head_dim).proved
+    equal = Dataset(np.repeat(data.contexts[:, :1], 3, axis=1), data.queries, data.targets)
+    certificate = upper_bound_certificate(equal, heads, head_dim=head_dim)
+    assert check(certificate, None, equal).proved

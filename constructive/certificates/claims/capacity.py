@@ -97,7 +97,9 @@ class AlmostImpossible(Proposed):
         data, heads = subject.data, subject.weights.num_heads
         head_dim = subject.weights.head_dim or 0
         different = np.unique(first_of_each(data))
-        found = free_capacity(data, heads, head_dim, subject.rng, different=different)
+        # Wider heads and more of them than that have the same bound, or none below T.
+        sizes = min(heads, len(different) + 1), min(head_dim, data.width)
+        found = free_capacity(data, *sizes, subject.rng, different=different)
         blamed = found.blamed
         if blamed is None or found.at_most >= len(different):
             blamed = different[:0]
