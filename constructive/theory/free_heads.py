@@ -478,7 +478,9 @@ class Capacity(tables.Shown):
         table.add_row("Theorem 1", f"{self.theorem_1:,}", "if its assumptions hold")
         for name, found in (("fixed heads", self.fixed), ("free heads", self.free)):
             if found.at_least == found.at_most:
-                table.add_row(f"{name}, exactly", f"{found.at_most:,}", found.why_at_least)
+                whole = found.blamed is not None and not len(found.blamed)
+                word = "all" if whole else "exactly"
+                table.add_row(f"{name}, {word}", f"{found.at_most:,}", found.why_at_least)
                 continue
             table.add_row(f"{name}, at least", f"{found.at_least:,}", found.why_at_least)
             table.add_row(f"{name}, at most", f"{found.at_most:,}", found.why_at_most)

@@ -157,7 +157,7 @@ DONE = [
      "fixed heads, exactly 128 ... free heads, at least 1,352 ... free heads, at most 1,920", ""),
     ("capacity --heads 4 --context-size 32 --width 64 --shared", 0, "fixed heads, exactly 125", ""),
     ("capacity shared.npz --heads 3 --head-dim 3", 0,
-     "Theorem 1 7 ... fixed heads, exactly 7 ... free heads, exactly 12", ""),
+     "Theorem 1 7 ... fixed heads, exactly 7 ... free heads, all 12", ""),
     ("capacity many.npz", 0, "PROVED: 3 heads of d_h = 1, chosen before the targets, ... "
      "(rank Z = 12 ... PROVED: fewer heads do not; for all W_Q and W_K of H = 2 heads", ""),
     ("capacity few.npz", 0, "PROVED: 1 head of d_h = 1", ""),

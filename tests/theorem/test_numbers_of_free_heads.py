@@ -156,7 +156,7 @@ def test_capacity_of_sizes_and_of_data_agree():
     assert numbers(capacity(drawn, num_heads=3, head_dim=2)) == [(18, 18), (44, 78)]
     few = capacity(drawn.take(range(30)), num_heads=3, head_dim=2)
     assert numbers(few) == [(18, 18), (30, 30)]
-    assert "free heads, exactly" in str(few)
+    assert "free heads, all" in str(few)
 
 
 def test_capacity_of_one_head_and_of_one_token():
