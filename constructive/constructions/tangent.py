@@ -472,7 +472,7 @@ def chord(
 # The construction.
 
 _LOAD = 0.8  # Of the number of examples that fit: beyond it readouts grow
-_SHARE_OF_MEMORY = 4  # G may fill a quarter of the memory
+_SHARE_OF_MEMORY = 2  # G may fill half of the memory
 _GOAL = 1e-9  # Relative error with which the scale is large enough
 
 
