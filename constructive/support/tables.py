@@ -26,7 +26,14 @@ def new_table(*headings: str, left: Collection[str] | None = None, fold: bool = 
 def lines(table: Table, width: int) -> list[str]:
     """Return the lines of a table, at most `width` characters each, without colours or markup."""
     text = io.StringIO()
-    console = Console(file=text, width=width, color_system=None, legacy_windows=False, markup=False)
+    console = Console(
+        file=text,
+        width=width,
+        color_system=None,
+        legacy_windows=False,
+        markup=False,
+        force_jupyter=False,  # else rich displays the table in a notebook, and writes nothing here
+    )
     console.print(table)
     return [line.rstrip() for line in text.getvalue().splitlines()]
 
