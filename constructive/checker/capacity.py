@@ -3,8 +3,9 @@
 Heads that are chosen before the targets are *fixed*: of them only rows of Z matter (*impossible*).
 *Free* heads may depend on the targets, and then the derivative of outputs in all weights matters
 (proofs/24-free-heads.md): if it has as many dimensions as there are targets at weights where all
-outputs are zero, some weights near these return any targets (*onto*); and if it has fewer at all
-weights, almost no targets are returned by any (*almost_impossible*).
+outputs are zero, then for all targets some weights near these return them, with large readouts
+(*onto*); and if it has fewer at all weights, almost no targets are returned by any
+(*almost_impossible*).
 """
 
 import math

@@ -1,9 +1,9 @@
 """Tangent heads: heads that may depend on the targets memorize about as many examples as weights.
 
 By Theorem 33 (proofs/24-free-heads.md) it is enough to find weights where every output is zero and
-the derivative of the outputs in the weights reaches all of R^T: then some weights near them return
-any targets, if readouts are multiplied by a large *scale* r. At such a zero point heads fall into
-groups whose readouts V_h sum to zero: *equal heads* share W_Q and W_K, and heads with *uniform
+the derivative of the outputs in the weights reaches all of R^T: then for all targets some weights
+near them return these, with readouts multiplied by a large *scale* r. At such a zero point heads
+fall into groups whose readouts V_h sum to zero: *equal heads* share W_Q and W_K, and heads with *uniform
 attention* have W_K = 0. The derivative of output t there is, with the average z and the covariance
 C_h of tokens under the attention of head h, ::
 
