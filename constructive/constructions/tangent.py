@@ -3,9 +3,9 @@
 By Theorem 33 (proofs/24-free-heads.md) it is enough to find weights where every output is zero and
 the derivative of the outputs in the weights reaches all of R^T: then for all targets some weights
 near them return these, with readouts multiplied by a large *scale* r. At such a zero point heads
-fall into groups whose readouts V_h sum to zero: *equal heads* share W_Q and W_K, and heads with *uniform
-attention* have W_K = 0. The derivative of output t there is, with the average z and the covariance
-C_h of tokens under the attention of head h, ::
+fall into groups whose readouts V_h sum to zero: *equal heads* share W_Q and W_K, and heads with
+*uniform attention* have W_K = 0. The derivative of output t there is, with the average z and the
+covariance C_h of tokens under the attention of head h, ::
 
     sum_h (C_h V_h) . dK_h (Q_h^T e_t)  +  (K_h^T C_h V_h) . (dQ_h^T e_t)  +  dV . z
 
