@@ -3,10 +3,15 @@
 from .claim import PROVED as PROVED
 from .claim import REFUTED as REFUTED
 from .claim import UNDECIDED as UNDECIDED
+from .claim import About as About
+from .decoders import Decoder as Decoder
+from .float_model import INTEGER_MODELS as INTEGER_MODELS
 from .float_model import MODELS as MODELS
 from .layers import Layer as Layer
+from .margins import Margins as Margins
 from .near import distances as distances
 from .verify import STATEMENTS as STATEMENTS
 from .verify import check as check
+from .verify import decoder as decoder
 from .verify import layer as layer
 from .verify import verify as verify

@@ -17,7 +17,6 @@ from .files import require, unpack
 from .modular import (
     full_rank,
     reduce,
-    representation,
     require_nonsingular,
     require_prime,
     residues,
@@ -150,16 +149,16 @@ class Rank(Claim):
 
     def check(self, about):
         """By elimination, or by a solution for random columns."""
-        view, wanted, width = about.rows_of_z()
+        _, wanted, width = about.rows_of_z()
         evidence, total = self.evidence, len(wanted)
         if "prime" not in evidence:
-            require_possible(about.shapes, about.data)
+            self.require_possible(about)
             raise ValueError("no prime is given at which rows would be independent")
         p, a = require_prime(evidence["prime"]), evidence["value"]
         require(type(a) is int and 1 < a < p, "a is not between 1 and p")
         columns = unpack(evidence["columns"], (total,), width)
         require(len(np.unique(columns)) == total, "a column of Z is named twice")
-        z = representation(about.weights, view, wanted, (p, a), columns, about.tell)
+        z = about.modulo((p, a), columns)
         solution = unpack(evidence["solution"], (total, ROUNDS), p).astype(np.float64)
         if about.quick:
             # Nobody can choose these right-hand sides, and a singular Z has few in its range.
@@ -175,6 +174,10 @@ class Rank(Claim):
 
     def numbers(self, about):
         return (len(about.rows_of_z()[1]),)
+
+    def require_possible(self, about):
+        """Refute it where no weights of these shapes have the rank."""
+        require_possible(about.shapes, about.data)
 
 
 def require_possible(shapes, data):
@@ -206,6 +209,12 @@ class RankOfDecoder(Rank):
         "rank Z = R = {} on the different contexts: for all Y some readout U "
         "((H + 1) d, d_out) has Z U = Y"
     )
+
+    def require_possible(self, about):
+        _, wanted, columns = about.rows_of_z()
+        if len(wanted) > columns:
+            detail = f"Z has {columns} columns, fewer than {len(wanted)} contexts"
+            raise Refuted(detail, columns)
 
 
 def needs(shapes, beside=0):

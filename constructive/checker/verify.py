@@ -11,6 +11,7 @@ from .capacity import AlmostImpossible, Impossible, Onto
 from .claim import PROVED
 from .decoders import Decoder, Executed, Recites
 from .files import read_json, require, require_claims, silent
+from .float_model import INTEGER_MODELS, MODELS
 from .labels import Labels
 from .layers import Layer
 from .near import Near
@@ -41,6 +42,15 @@ def layer(weights, data, *, hashes=b"", quick=False, bits=4096, jobs=1, tell=sil
     """
     pieces.take(jobs)
     return Layer(weights, data, hashes, Options(quick, (), math.inf, math.inf, tell, bits))
+
+
+def decoder(weights, texts, model, *, tell=silent, **others):
+    """A decoder on texts of numbers of tokens (N,): arrays by their names in files.
+
+    model: of its programs, by name;  others: prompt, window and period (`Decoder`)
+    """
+    known = (MODELS | INTEGER_MODELS)[model]
+    return Decoder(weights, texts, known, Options(False, (), math.inf, math.inf, tell), **others)
 
 
 def verify(name, evidence, about):

@@ -247,7 +247,7 @@ class AttentionLayer(HeadShapes):
 
     corrections: ClassVar[tuple[Array, ...]] = ()
     first_bits: ClassVar[int] = 128
-    float_model: ClassVar[str] = FLOAT32.name
+    float_model: ClassVar[str] = FLOAT32
 
     def __post_init__(self) -> None:
         for name, weights in tuple(vars(self).items()):

@@ -5,20 +5,17 @@ What a certificate carries that others may check quickly is said at each claim.
 
 import hashlib
 import struct
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.data.dataset import Dataset, repeated_inputs
 from constructive.exact import modular
 from constructive.exact.softmax import Point
 from constructive.layers.layer import AttentionLayer
 from constructive.layers.residues import Search
 from constructive.support.arrays import Array, Integers
-from constructive.support.errors import PrecisionError
-from constructive.support.verdict import Claim, Verdict, pack
+from constructive.support.verdict import pack
 
 # *rank*: all rows of Z are independent, so these heads have a readout for all targets.
 #
@@ -42,52 +39,28 @@ ROUNDS = 12
 Refutation = tuple[str, object]  # A detail and a witness
 
 
-class Rank(ClaimKind):
-    """The claim *rank*, whatever the rows are."""
+def rank_evidence(found: Search, total: int, fingerprints: bytes, more: str) -> dict[str, Any]:
+    """Return a prime, a point and columns at which Z has rank T, and a solution for `--quick`.
 
-    name = "rank"
-    options = frozenset({"seed"})
-    advice: ClassVar[str]  # What to try where it is undecided
-
-    def judged(
-        self,
-        subject: Subject[Any, Any],
-        total: int,
-        refutation: Refutation | None,
-        search: Callable[[], Search],
-    ) -> Claim:
-        """Eliminate all rows modulo primes, unless no weights of this shape have the rank.
-
-        `search` looks for a prime at which they are independent, and may raise PrecisionError.
-        """
-        statement = self.statement.format(total)
-        if refutation is not None:
-            return Claim("rank", statement, Verdict.REFUTED, *refutation)
-        try:
-            found = search()
-        except PrecisionError as failure:
-            return self.undecided(statement, failure)
-        point, factors = found.point, found.factors
-        if point is None or factors is None:
-            detail = f"softmax denominators vanish at all {found.retries} points; another seed="
-            return Claim("rank", statement, Verdict.UNDECIDED, detail)
-        if found.rank < total:
-            detail = (
-                f"rank Z >= {found.rank}, and probably equal: that is the rank modulo "
-                f"{found.tried} primes at random x; try {self.advice}"
-            )
-            return Claim("rank", statement, Verdict.UNDECIDED, detail)
-        sides = challenge(subject.fingerprints, point, found.columns)
-        evidence = {
-            "prime": point.prime,
-            "value": point.value,
-            "retries": found.retries,
-            "columns": pack(found.columns),
-            "solution": pack(modular.solve(factors, sides).astype(np.int64) % point.prime),
+    Or what there is instead, and that one should try `more`.
+    """
+    if found.point is None or found.factors is None:
+        advice = f"softmax denominators vanish at all {found.retries} points; another seed="
+        return {"advice": advice}
+    if found.rank < total:
+        return {
+            "advice": f"rank Z >= {found.rank}, and probably equal: that is the rank modulo "
+            f"{found.tried} primes at random x; try {more}"
         }
-        at = f"modulo p = {point.prime} at x = {point.value}"
-        detail = f"rank {total} {at} ({found.retries} retries)"
-        return Claim("rank", statement, Verdict.PROVED, detail, evidence=evidence)
+    sides = challenge(fingerprints, found.point, found.columns)
+    solution = modular.solve(found.factors, sides).astype(np.int64) % found.point.prime
+    return {
+        "prime": found.point.prime,
+        "value": found.point.value,
+        "retries": found.retries,
+        "columns": pack(found.columns),
+        "solution": pack(solution),
+    }
 
 
 def challenge(fingerprints: bytes, point: Point, columns: Integers) -> Array:
