@@ -39,7 +39,7 @@ from constructive.data.dataset import Dataset, different_inputs
 from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.exact.softmax import NudgedFloats
 from constructive.layers import extended, residues
-from constructive.layers.extended import MOST_BITS, ExtendedLayer, FloatLayer
+from constructive.layers.extended import MOST_BITS, ExtendedLayer
 from constructive.layers.layer import FLOAT64_BITS
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import BuildRecord, require_float_layer

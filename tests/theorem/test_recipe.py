@@ -43,7 +43,7 @@ def test_the_saturating_part_alone_saturates_on_earlier_examples(construction):
         strength = head.sharpness * data.queries[others] @ head.w
         logits = (data.contexts[others] @ head.u) * strength[:, np.newaxis]
         shares = np.exp(logits - logits.max(axis=1, keepdims=True))
-        saturated += np.count_nonzero(1 > 0.999 * shares.sum(axis=1))
+        saturated += np.count_nonzero(0.999 * shares.sum(axis=1) < 1)
         seen += len(others)
     assert saturated > 0.9 * seen  # a pair's heads share w, so half of the pair is not saturated
 
