@@ -68,8 +68,11 @@ def paired_layer(
         "queries": dataset.queries,
         "targets": dataset.targets,
     }
+    tensors = memorizer.layer.tensors
     try:
-        about: checker.PairedLayer = checker.paired_layer(memorizer.layer.tensors, arrays, jobs=workers(), tell=report)
+        about: checker.PairedLayer = checker.paired_layer(
+            tensors, arrays, jobs=workers(), tell=report
+        )
         about.arrange(order)
     except ValueError:
         return None
