@@ -343,8 +343,6 @@ LIES = [
     ("check_refusals", toy(build=blind)),
     ("check_facts", toy(name="other")),
     ("check_facts", toy(theorem="")),
-    ("check_options", toy(free=True)),
-    ("check_lengths", toy(lengths=True)),
 ]
 
 
