@@ -113,5 +113,6 @@ def plot_heads(memorizer: Memorizer, dataset: Dataset, *, title: str | None = No
     axes = figure.add_subplot(grid[-1, 1] if record.heads else grid[-1, :])
     least = 1e-17 * max(np.abs(dataset.target_matrix).max(), np.finfo(float).tiny)  # of zeros
     axes.semilogy(np.maximum(errors, least), ".", color=drawing.VERMILLION)
+    axes.locator_params(axis="x", integer=True)
     drawing.describe(axes, x=images[-1].get_xlabel(), y="|f - y|")
     return Plot(title, figure)
