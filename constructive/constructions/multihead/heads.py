@@ -405,7 +405,8 @@ def _rank_one_head(
     direction = saturation.direction.vector
     scales = _group_scales(group, saturation)
     query_vector = group.dual_basis @ scales
-    w, sharpness = np.zeros(dataset.width), 0.0
+    w: Array = np.zeros(dataset.width)
+    sharpness = 0.0
     if group.size < dataset.width:
         chosen = saturation.sharpen(group, scale=np.abs(dataset.queries @ query_vector))
         if isinstance(chosen, AssumptionError):
