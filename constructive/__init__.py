@@ -37,7 +37,7 @@ _HOMES = {
     "CausalLayer": "recite.causal",
     "Decoder": "recite.decoder",
     "ExtendedLayer": "layers.extended",
-    "Head": "layers.memorizer",
+    "HeadRecipe": "layers.memorizer",
     "Memorizer": "layers.memorizer",
     "RationalLayer": "constructions.rational",
     "build_rational": "constructions.rational",
@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from constructive.figures.heads import plot_heads as plot_heads
     from constructive.layers.extended import ExtendedLayer as ExtendedLayer
     from constructive.layers.layer import AttentionLayer as AttentionLayer
-    from constructive.layers.memorizer import Head as Head
+    from constructive.layers.memorizer import HeadRecipe as HeadRecipe
     from constructive.layers.memorizer import Memorizer as Memorizer
     from constructive.layers.record import BuildRecord as BuildRecord
     from constructive.layers.record import DecoderRecord as DecoderRecord

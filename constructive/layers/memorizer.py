@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Head:
+class HeadRecipe:
     """One head as the proofs write it: it gives the tokens of E the logits E W e.
 
     W = W_K W_Q^T = W* + c u w^T. W* = V B^T makes the logits of the group that the head serves, and
@@ -127,7 +127,7 @@ class Memorizer(Shown):
         return self.record
 
     @property
-    def heads(self) -> tuple[Head, ...]:
+    def heads(self) -> tuple[HeadRecipe, ...]:
         """The recipe: each head as W = W* + c u w^T, from its weights.
 
         *Saturated heads* hold B and V in the first k columns of W_Q and W_K, and sqrt(c) w and
@@ -154,7 +154,7 @@ class Memorizer(Shown):
         """
         return tuple(map(self._head, range(self.layer.num_heads)))
 
-    def _head(self, index: int) -> Head:
+    def _head(self, index: int) -> HeadRecipe:
         record, examples, sharpness, size = self.record, None, 0.0, 0
         keys, queries = self.layer.key_weights[index], self.layer.query_weights[index]
         if record.heads:
@@ -178,7 +178,7 @@ class Memorizer(Shown):
                 witness=record.construction,
                 suggestion="build_memorizer again, with the seed= of its record",
             )
-        return Head(examples, sharpness, u, w, keys, queries)
+        return HeadRecipe(examples, sharpness, u, w, keys, queries)
 
     @in_three_parts
     def predict(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array:
