@@ -26,6 +26,7 @@ _HOMES = {
     "Explanation": "constructions.build",
     "explain": "constructions.build",
     "generators": "data",
+    "plot_heads": "figures.heads",
     "Text": "recite.corpus",
     "Dataset": "data.dataset",
     "token_mixing": "data.dataset",
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
     from constructive.data.dataset import token_mixing as token_mixing
     from constructive.data.padded import Padded as Padded
     from constructive.data.padded import padded as padded
+    from constructive.figures.heads import plot_heads as plot_heads
     from constructive.layers.extended import ExtendedLayer as ExtendedLayer
     from constructive.layers.layer import AttentionLayer as AttentionLayer
     from constructive.layers.memorizer import HeadRecipe as HeadRecipe
