@@ -60,7 +60,6 @@ class Decoder(About):
         self.weights, self.texts, self.model = weights, texts, model
         self.prompt, self.window, self.period = prompt, window, period
         self.hashes, self.quick, self.tell = b"", options.quick, options.tell
-        self.kept = None, None, None
 
     @classmethod
     def read(cls, content, files, claims, options):
@@ -103,22 +102,10 @@ class Decoder(About):
         """A view, which of its rows Z has, and how many columns that has."""
         return self.view(), self.wanted, len(self.weights["U"])
 
-    def modulo(self, point, columns, *, keep=False):
-        """The given columns of Z at a point, modulo a prime (`modular.representation`).
-
-        keep: those of now, so that the same ones at the same point, in any order, cost nothing
-        """
-        if keep or point != self.kept[0]:
-            view, wanted, _ = self.rows_of_z()
-            z = representation(self.weights, view, wanted, point, columns, self.tell)
-            if keep:  # integers below 2^22, which float32 holds
-                self.kept = point, columns, z.astype(np.float32)
-            return z
-        _, known, z = self.kept
-        order = np.argsort(known)
-        at = order.take(np.searchsorted(known[order], columns), mode="clip")
-        require((known[at] == columns).all(), "other columns were kept")
-        return z[:, at].astype(np.float64)
+    def modulo(self, point, columns):
+        """The given columns of Z at a point, modulo a prime (`modular.representation`)."""
+        view, wanted, _ = self.rows_of_z()
+        return representation(self.weights, view, wanted, point, columns, self.tell)
 
     @cached_property
     def margins(self):

@@ -23,7 +23,6 @@ from .files import (
     require_shapes,
     weights_shapes,
 )
-from .modular import representation
 from .rank import CHUNK, examples
 from .real import all_residuals, first_needs, in_floats
 
@@ -114,11 +113,6 @@ class Layer(About):
         """What is known of |f - y|, nearer each time: computed once for all claims."""
         self._residuals, ours = tee(self._residuals)
         return ours
-
-    def modulo(self, point, columns):
-        """The given columns of Z at a point, modulo a prime (`modular.representation`)."""
-        view, wanted, _ = self.rows_of_z()
-        return representation(self.weights, view, wanted, point, columns, self.tell)
 
     def rows_of_z(self):
         """A view, which of its rows Z has, and how many columns that has."""

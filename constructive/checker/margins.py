@@ -9,10 +9,10 @@ other numbers, are of any program of a model (float_model). For outputs f = U^T 
     |l^ - l|  <=  gamma_m |O| (|f| + D) + |O| D + lost              =: E
 
 with A the averages of |x|, X >= 1 the largest |x|, zeta and what is added of each head by
-`weighted`, k and m the counts of `readout_steps`. Where logits of heads are off by eps, attention moves by a
-part g = exp(2 eps) - 1 before the rest happens: (1 + zeta)(1 + g) - 1 stands for zeta, and the
-weight of small tokens grows by 1 + g. Outputs and logits may be stored, too. The next token has the
-largest logit in every such program where its margin exceeds E_next + E_v over every other v.
+`weighted`, k and m the counts of `readout_steps`. Where logits of heads are off by eps, attention
+moves by a part g = exp(2 eps) - 1 before the rest happens: (1 + zeta)(1 + g) - 1 stands for zeta,
+and the weight of small tokens grows by 1 + g. Outputs and logits may be stored, too. The next token
+has the largest logit in every such program where its margin exceeds E_next + E_v over all other v.
 """
 
 import math

@@ -10,17 +10,19 @@ import numpy as np
 from constructive import checker
 from constructive.certificates.certificate import DECODER_FORMAT
 from constructive.certificates.certify import ClaimFamily, describe_arrays
-from constructive.certificates.claims.kind import CertifyOptions, Subject
-from constructive.certificates.claims.layers import Evidence, Proposed
-from constructive.certificates.claims.rank import rank_evidence
+from constructive.certificates.claims import rank
+from constructive.certificates.claims.kind import CertifyOptions, ClaimKind, Subject
+from constructive.certificates.claims.layers import Evidence, Proposed, claim_of
 from constructive.exact.directed import at_least
 from constructive.exact.softmax import Point, VanishingDenominatorError
 from constructive.layers import residues
+from constructive.layers.residues import Search
 from constructive.recite.corpus import Text
 from constructive.recite.decoder import Decoder
 from constructive.recite.margins import judged, model_of
 from constructive.support.arrays import Array, Integers
 from constructive.support.files import digest
+from constructive.support.verdict import Claim
 
 Decoders = Subject[Decoder, Text]
 
@@ -36,7 +38,7 @@ class OfDecoder(Proposed):
         return judged(subject.weights, subject.data, subject.options.model)
 
 
-class DecoderRank(OfDecoder):
+class DecoderRank(ClaimKind):
     """The claim *rank*, with a row for each different context.
 
     Contexts at one position with the same tokens in their window are one.
@@ -54,25 +56,26 @@ class DecoderRank(OfDecoder):
         enough = weights.layer.inner_dim >= weights.record.num_positions
         return weights.longest is None and enough
 
-    def propose(self, subject: Decoders) -> Evidence:
-        """Return a prime, a point and columns at which rows are independent."""
-        about, layer = self.about(subject), subject.weights.layer
-        count = len(subject.data.different(layer.window))  # DataError for what no weights recite
-        if count > layer.inner_dim:
-            return {}
+    def judge(self, subject: Decoders) -> Claim:
+        """Let the checker eliminate. Raises DataError for what no weights recite."""
+        layer, rng, model = subject.weights.layer, subject.rng, subject.options.model
+        wanted = len(subject.data.different(layer.window))
+        rows = wanted, (layer.num_heads + 1, layer.width)
+        about = judged(subject.weights, subject.data, model)
+        about.hashes = subject.fingerprints
 
-        def rows(point: Point, columns: Integers) -> Array:
+        def some(point: Point, columns: Integers) -> Array:
             try:
-                at = point.prime, point.value
-                z: Array = about.modulo(at, columns, keep=True).astype(np.float32)
+                z: Array = about.modulo((point.prime, point.value), columns).astype(np.float32)
             except ValueError as failure:
                 raise VanishingDenominatorError from failure
             return z
 
-        parts = layer.num_heads + 1, layer.width
-        found = residues.search_rows(rows, count, parts, subject.rng)
-        advice = "more heads, or every=True for few parameters"
-        return rank_evidence(found, count, subject.fingerprints, advice)
+        def search() -> Search:
+            return residues.search_rows(some, *rows, rng)
+
+        more = "more heads, or every=True for few parameters"
+        return claim_of(*rank.prove(about, rows, rng, search, more))
 
 
 class Recites(OfDecoder):
