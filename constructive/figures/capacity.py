@@ -18,7 +18,7 @@ of a float64 readout there (docs/performance.md).
 
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -32,6 +32,10 @@ from constructive.support.work import counted
 from constructive.theory.bounds import rank_one_capacity, saturated_capacity
 from constructive.theory.capacity import fixed_capacity
 from constructive.theory.free_heads import Dimensions, most_examples, zero_point
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
 CLASSES = 10
 CLOSE = 1e-6
@@ -118,7 +122,7 @@ class CapacityFigure(drawing.Picture):
                   tuple((heads, tokens, value, width) for value in dims), logarithmic=True),
         )  # fmt: skip
 
-    def paint(self, figure: Any) -> None:  # noqa: ANN401
+    def paint(self, figure: "Canvas") -> None:
         """Compute all points, and draw the panels."""
         sweeps = self.sweeps()
         sizes = [each for sweep in sweeps for each in sweep.sizes]
@@ -193,7 +197,7 @@ def built_at(sizes: Sizes, construction: str, total: int, *, shared: bool) -> in
     return int((close & (outputs[:, 1:].argmax(axis=1) == labels)).sum())
 
 
-def _panel(axes: Any, values: tuple[int, ...], points: list[dict[str, int]]) -> None:  # noqa: ANN401
+def _panel(axes: "Axes", values: tuple[int, ...], points: list[dict[str, int]]) -> None:
     for name, style in SERIES.items():
         shown = [(x, point[name]) for x, point in zip(values, points, strict=True) if name in point]
         if shown:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from constructive.layers.attention import attend, examples
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
 from constructive.support.errors import require
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 FLOOR = 1e-12  # attention below this is drawn as this
 _FEW = 12  # heads that the corner enlarges, where there are more
@@ -36,7 +39,7 @@ class Plot:
     """A picture, which notebooks show, and `save` writes as SVG or PNG."""
 
     title: str
-    figure: Any  # of matplotlib
+    figure: "Canvas"  # of matplotlib
 
     def __repr__(self) -> str:
         return f"Plot({self.title!r})"

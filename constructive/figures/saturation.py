@@ -5,7 +5,7 @@ says so.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,11 @@ from constructive.figures.heads import FLOOR, attention_off_top
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
 from constructive.theory.bounds import rank_one_capacity
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.image import AxesImage
 
 _SHOWN, _SIZE, _WIDTH = 20, 6, 64  # examples of a panel, n and d
 
@@ -34,7 +39,7 @@ class Saturation(drawing.Picture):
     name = "figure-3-saturation"
     height = 8.0
 
-    def paint(self, figure: Any) -> None:  # noqa: ANN401
+    def paint(self, figure: "Canvas") -> None:
         """Build a layer for each H, and draw its column."""
         panels = figure.subplots(3, 2)
         for column, heads in zip(panels.T, self.heads, strict=True):
@@ -55,7 +60,7 @@ class Saturation(drawing.Picture):
         figure.legend(handles, labels, loc="outside lower center", frameon=False)
 
 
-def _attention(axes: Any, off_top: Array) -> Any:  # noqa: ANN401
+def _attention(axes: "Axes", off_top: Array) -> "AxesImage":
     """Draw the largest attention weight of each head on the first examples."""
     image = axes.imshow(
         1.0 - off_top[:, :_SHOWN], aspect="auto", cmap=drawing.COLOUR_MAP,
@@ -67,7 +72,7 @@ def _attention(axes: Any, off_top: Array) -> Any:  # noqa: ANN401
     return image
 
 
-def _counts(axes: Any, off_top: Array) -> None:  # noqa: ANN401
+def _counts(axes: "Axes", off_top: Array) -> None:
     """Draw on how many examples so many heads saturate."""
     found = (off_top <= SATURATION_EPS).sum(axis=0)
     counts = np.bincount(found, minlength=len(off_top) + 1)
@@ -78,14 +83,14 @@ def _counts(axes: Any, off_top: Array) -> None:  # noqa: ANN401
     drawing.describe(axes, x="saturated heads", y="")
 
 
-def _histogram(axes: Any, off_top: Array, memorizer: Memorizer) -> None:  # noqa: ANN401
+def _histogram(axes: "Axes", off_top: Array, memorizer: Memorizer) -> None:
     """Draw how far heads are from saturation, on their own groups and elsewhere."""
     own = np.zeros(off_top.shape, dtype=bool)
     for index, head in enumerate(memorizer.built.heads):
         own[index, head.start : head.stop] = True
     first = np.arange(len(own))[:, np.newaxis] == 0
     logs = np.log10(np.maximum(off_top, FLOOR))
-    bins = np.linspace(np.log10(FLOOR), 0.0, 37)
+    bins = np.linspace(np.log10(FLOOR), 0.0, 37).tolist()
     shares = (
         (~own & ~first, "a head on examples of other groups", drawing.BLUE),
         (own, "a head on its own group", drawing.VERMILLION),
