@@ -18,7 +18,7 @@ of a float64 readout there (docs/performance.md).
 
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -32,10 +32,6 @@ from constructive.support.work import counted
 from constructive.theory.bounds import rank_one_capacity, saturated_capacity
 from constructive.theory.capacity import fixed_capacity
 from constructive.theory.free_heads import Dimensions, most_examples, zero_point
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
 
 CLASSES = 10
 CLOSE = 1e-6
@@ -122,7 +118,7 @@ class CapacityFigure(drawing.Picture):
                   tuple((heads, tokens, value, width) for value in dims), logarithmic=True),
         )  # fmt: skip
 
-    def paint(self, figure: "Canvas") -> None:
+    def paint(self, figure: "drawing.Canvas") -> None:
         """Compute all points, and draw the panels."""
         sweeps = self.sweeps()
         sizes = [each for sweep in sweeps for each in sweep.sizes]
@@ -197,7 +193,7 @@ def built_at(sizes: Sizes, construction: str, total: int, *, shared: bool) -> in
     return int((close & (outputs[:, 1:].argmax(axis=1) == labels)).sum())
 
 
-def _panel(axes: "Axes", values: tuple[int, ...], points: list[dict[str, int]]) -> None:
+def _panel(axes: "drawing.Axes", values: tuple[int, ...], points: list[dict[str, int]]) -> None:
     for name, style in SERIES.items():
         shown = [(x, point[name]) for x, point in zip(values, points, strict=True) if name in point]
         if shown:

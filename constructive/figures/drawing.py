@@ -9,8 +9,11 @@ from constructive.support.errors import OutputError, require
 from constructive.support.files import replacing
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
+    import matplotlib.axes
+    import matplotlib.figure
+
+    Axes = matplotlib.axes.Axes
+    Canvas = matplotlib.figure.Figure
 
 # Colours of Okabe and Ito (2008), which readers with any colour vision tell apart.
 BLUE, ORANGE, GREEN, VERMILLION, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#666666"

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,9 +13,6 @@ from constructive.layers.attention import attend, examples
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
 from constructive.support.errors import require
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
 
 FLOOR = 1e-12  # attention below this is drawn as this
 _FEW = 12  # heads that the corner enlarges, where there are more
@@ -39,7 +35,7 @@ class Plot:
     """A picture, which notebooks show, and `save` writes as SVG or PNG."""
 
     title: str
-    figure: "Canvas"  # of matplotlib
+    figure: "drawing.Canvas"  # of matplotlib
 
     def __repr__(self) -> str:
         return f"Plot({self.title!r})"

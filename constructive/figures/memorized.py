@@ -11,7 +11,7 @@ heads depend on the targets. Lines are theorems, and nothing is measured but the
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from constructive.constructions.build import build_memorizer
 from constructive.data import generators
@@ -19,10 +19,6 @@ from constructive.figures import drawing
 from constructive.support.work import counted
 from constructive.theory.bounds import saturated_capacity
 from constructive.theory.free_heads import Dimensions, most_examples, zero_point
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
 
 CLOSE = 1e-6
 LOAD = 0.8  # of what is proved, how many examples are built
@@ -96,7 +92,7 @@ class MemorizedExamples(drawing.Picture):
             ),
         )
 
-    def paint(self, figure: "Canvas") -> None:
+    def paint(self, figure: "drawing.Canvas") -> None:
         """Compute all points, and draw the panels."""
         grid = figure.subplots(3, 2, sharey="row")
         kinds = zip((True, False), self.built, strict=True)
@@ -153,7 +149,7 @@ def built_at(sizes: Sizes, width: int, *, shared: bool) -> int:
     return int((abs(outputs - data.targets) <= CLOSE).sum())
 
 
-def _panel(axes: "Axes", values: tuple[int, ...], points: list[dict[str, int]]) -> None:
+def _panel(axes: "drawing.Axes", values: tuple[int, ...], points: list[dict[str, int]]) -> None:
     for name, style in SERIES.items():
         shown = [(x, point[name]) for x, point in zip(values, points, strict=True) if name in point]
         if shown:

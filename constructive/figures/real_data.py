@@ -12,7 +12,7 @@ counts singular values in float32 above a tolerance instead, which Figure 1 show
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 
@@ -29,10 +29,6 @@ from constructive.support.arrays import Array
 from constructive.support.files import replacing
 from constructive.theory import assumptions
 from constructive.theory.assumptions import AssumptionReport, Estimate, dependent_share
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
 
 WIDTH, HEADS = 64, 4
 WINDOWS, WINDOW = 1797, 16
@@ -135,7 +131,7 @@ class Independence(drawing.Picture):
         """Sample fewer subsets."""
         return replace(self, subsets=50)
 
-    def paint(self, figure: "Canvas") -> None:
+    def paint(self, figure: "drawing.Canvas") -> None:
         """Draw a panel for each kind of data."""
         panels = figure.subplots(2, 1, sharex=True)
         for axes, stages in zip(panels, (digits(), text()), strict=True):
@@ -173,7 +169,7 @@ class Independence(drawing.Picture):
         subsets = [rng.choice(len(vectors), k, replace=False) for _ in range(self.subsets)]
         return float((np.linalg.matrix_rank(vectors[subsets]) == k).mean())
 
-    def _curve(self, axes: "Axes", stage: Stage) -> None:
+    def _curve(self, axes: "drawing.Axes", stage: Stage) -> None:
         vectors = self._vectors(stage)
         found: list[Estimate] = [
             dependent_share(vectors, k, subsets=self.subsets) for k in self.candidates
