@@ -10,6 +10,7 @@ Thresholds are around the largest or the least output on the box. Both are found
 """
 
 import heapq
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -229,10 +230,25 @@ def sigmoid(made: Drawing, a: str) -> str:
     return made.node("Reciprocal", made.node("Add", power, made.constant("one", 1.0)))
 
 
+def touched(start: float) -> tuple[float, float]:
+    """Return a range on which cos is just above its chord, but for its upper end.
+
+    The chord is a tangent there, up to 2^-12. Bounds go from chords to tangents at such ranges. The
+    start is between -pi / 2 and 0.
+    """
+    low, high = math.pi / 2.0, math.pi
+    for _ in range(40):
+        end = (low + high) / 2.0
+        above = math.cos(end) + math.sin(end) * (end - start) > math.cos(start)
+        low, high = (end, high) if above else (low, end)
+    return start, high + 2.0**-12
+
+
 ANY, TWO = (0, 0), (2, 2)
 _AROUND, _SATURATED = ((-1.0, 2.0), (-2.0, 0.25)), ((-20.0, -10.0), (10.0, 20.0), (-20.0, 20.0))
 _POSITIVE = ((0.0625, 4.0), (1.0, 1.5), (0.25, 16.0))
-_WAVES = ((-0.5, 2.5), (-8.0, -4.5), (0.25, 12.0), (2.75, 3.5))
+_TOUCHED = tuple(map(touched, (-1.5, -1.0, -0.75, -0.5, -0.25)))
+_WAVES = ((-8.0, -4.5), (0.25, 12.0), (2.75, 3.5))
 _APART = ((-4.5, -0.25), (0.25, 4.5), (-1.0, 2.0))
 CASES: dict[str, OperatorCase] = {
     "relu": OperatorCase(node("Relu"), (*_AROUND, (-0.001, 1.0)), ANY),
@@ -249,8 +265,10 @@ CASES: dict[str, OperatorCase] = {
     "square, spelled": OperatorCase(square, _APART, ANY),
     "cube": OperatorCase(with_number("Pow", 3.0), _APART, ANY),
     "reciprocal": OperatorCase(node("Reciprocal"), (*_POSITIVE, (-4.0, -0.125)), ANY),
-    "sin": OperatorCase(node("Sin"), _WAVES, ANY),
-    "cos": OperatorCase(node("Cos"), _WAVES, ANY),
+    "sin": OperatorCase(
+        node("Sin"), (*_WAVES, *((a + math.pi / 2.0, b + math.pi / 2.0) for a, b in _TOUCHED)), ANY
+    ),
+    "cos": OperatorCase(node("Cos"), (*_WAVES, *_TOUCHED), ANY),
     "abs": OperatorCase(node("Abs"), _APART, ANY),
     "clip": OperatorCase(
         with_number("Clip", -0.5, 1.5), ((-1.0, 2.0), (1.0, 4.0), (-4.0, 0.5)), ANY
@@ -272,9 +290,9 @@ _MOST_UNITS = 2
 
 
 def short(values: Array) -> Array:
-    """Round to 8 significant bits."""
+    """Round to 16 significant bits."""
     mantissas, exponents = np.frexp(values)
-    return np.ldexp(np.round(mantissas * 256.0) / 256.0, exponents)
+    return np.ldexp(np.round(mantissas * 2.0**16) / 2.0**16, exponents)
 
 
 def drawn_box(dim: int, random: np.random.Generator) -> Box:
@@ -295,7 +313,7 @@ def affine(
     weights = short(signs * shares * (high - low) / box.widths[:, np.newaxis])
     middle = (box.lower + box.upper) / 2.0
     offsets = (low + high) / 2.0 - middle @ weights
-    return weights, np.round(offsets * 1024.0) / 1024.0
+    return weights, np.round(offsets * 2.0**16) / 2.0**16
 
 
 class Operator(Family):
