@@ -1,4 +1,4 @@
-"""Wrong bounds of released verifiers, simulated: the default folder has instances that show each."""
+"""Wrong bounds of released verifiers, simulated: the default folder shows each of them."""
 
 import math
 from typing import NamedTuple
