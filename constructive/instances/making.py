@@ -7,8 +7,7 @@ import numpy as np
 from constructive.instances.deployed import Rounding
 from constructive.instances.instance import DIM, TWINS, Answer, Family, Instance, Option, Twins
 from constructive.instances.memorized import Deviation
-from constructive.instances.narrow import Narrow
-from constructive.instances.operator import Operator
+from constructive.instances.operator import Narrow, Operator
 from constructive.instances.planting import Corner, Needle, Shadow, TwoLayers
 from constructive.instances.spelling import Spelling
 from constructive.support.errors import (

@@ -42,6 +42,7 @@ from constructive.instances.scoring import Grade, Outcome, replayed
 from constructive.support.files import require_folder
 
 OPERATORS = ["Gemm", "Softmax", "MatMul"] * 2 + ["Add"]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -556,6 +557,40 @@ def test_the_steps_of_the_platform_of_the_competition(tmp_path):
     assert set(seen[7]) != set(before) or seen[7] != before
 
 
+@pytest.mark.slow
+def test_a_wheel_makes_the_benchmark_in_a_fresh_environment(tmp_path):
+    """As on the platform: nothing but Python, `requirements.txt`, and a seed of the organizers."""
+    source, fresh = tmp_path / "source", tmp_path / "fresh"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "constructive", source / "constructive", ignore=ignored)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    plain = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+
+    def run(*words, cwd=tmp_path, env=plain):
+        return subprocess.run(words, cwd=cwd, env=env, check=True, capture_output=True, text=True)
+
+    pip = "-m", "pip", "--quiet"
+    run(sys.executable, *pip, "wheel", "--no-deps", "-w", ".", source, env=None)
+    (wheel,) = tmp_path.glob("*.whl")
+    words = "instances make --count 6 --dim 2:3 --kind needle --kind operator --kind readout"
+    program = [sys.executable, "-m", "constructive", *words.split(), "-o", "answers"]
+    run(*program, "--vnncomp", "benchmark", "--wheel", wheel, env=None)
+    run(sys.executable, "-m", "venv", fresh, env=None)
+    python, home = fresh / "bin/python", tmp_path / "benchmark"
+    run(python, *pip, "install", "-r", "requirements.txt", cwd=home)
+    run(python, "generate_properties.py", "896832480", cwd=home)
+    where = run(python, "-c", "import constructive; print(constructive.__file__)").stdout
+    assert Path(where.strip()).is_relative_to(fresh)
+    graphs = []
+    for version in ("1.0", "2.0"):
+        rows = list(csv.reader((home / version / "instances.csv").read_text().splitlines()))
+        assert len(rows) >= 6
+        assert all((home / version / path).is_file() for row in rows for path in row[:2])
+        graphs.append({path.name: path.read_bytes() for path in (home / version).glob("onnx/*")})
+    assert graphs[0] == graphs[1]
+
+
 def test_a_benchmark_is_for_six_hours_at_most(tmp_path):
     made = make(4, kinds="corner", dims=(2, 2))
     with pytest.raises(ParameterError, match="6 hours"):
@@ -590,7 +625,7 @@ def test_properties_are_read_back(made):
 # The program that runs verifiers: sound bounds have no false answer, unsound ones have some.
 
 
-PROGRAM = Path(__file__).parents[1] / "benchmarks/verifiers"
+PROGRAM = ROOT / "tests/benchmarks/verifiers"
 
 MISLED = """
 VERIFIERS["marabou"] = lambda: answer_all("always unsat", lambda problem: "unsat")
