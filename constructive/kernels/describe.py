@@ -467,7 +467,7 @@ class LseReport:
         other = {"e": "2", "2": "e"}[self.wanted.base]
         c = 1.0 / LN2 if other == "2" else LN2
         names = {
-            (c, c): f"it is in base {other}", (1.0 / c, 1.0 / c): "its base is changed twice",
+            (c, c): f"it is in base {other}",
             (1.0, c): f"the logarithm is in base {other}, the maximum is not",
             (c, 1.0): f"the maximum is in base {other}, the logarithm is not",
         }  # fmt: skip

@@ -8,21 +8,22 @@ all sequences and KV heads, so reading another one is an index.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from constructive.kernels.encodings import Quantized
 from constructive.kernels.inputs import Pool
+from constructive.kernels.masks import Scalar
 from constructive.kernels.problem import Problem
-from constructive.support.arrays import Array, Booleans, Integers
+from constructive.support.arrays import Array, Booleans, Integers, Tensor
 
 # How a kernel got its arrays: pages, stored numbers with scales, or a key of `inputs.PLACES`.
 Memory = Pool | Quantized | str
-Scalar = TypeVar("Scalar", bound=np.generic)
 Shared = TypeVar("Shared")
-Part = Callable[..., Any] | None
+Place: TypeAlias = Tensor  # a number, an array of them, or None for a row's own
+Part = Callable[..., Tensor] | None
 LARGEST, _SMALLEST = 88.7, 2.0**-149  # of float32: exponents that overflow, weights that vanish
 _NEGLIGIBLE = 1e-14  # a weight that changes no digit that is compared
 _FEW = 2**18  # products of weights and values that are computed faster than zeros are found
@@ -40,7 +41,7 @@ class Rows:
         problem: Problem,
         index: Integers,
         memory: Memory | None = None,
-        shared: dict[Any, Any] | None = None,
+        shared: dict[object, object] | None = None,
     ) -> None:
         spec = problem.spec
         self.problem, self.index, self.memory = problem, index, memory
@@ -50,14 +51,13 @@ class Rows:
         lengths = self.once("lengths", lambda: spec.lengths)
         self.queries, self.keys = lengths[0][self.b], lengths[1][self.b]  # of each sequence
 
-    def once(self, name: Any, made: Callable[[], Shared]) -> Shared:  # noqa: ANN401
+    def once(self, name: object, made: Callable[[], Shared]) -> Shared:
         """Return what is computed once for all rows of a problem."""
         if name not in self.shared:
             self.shared[name] = made()
-        found: Shared = self.shared[name]
-        return found
+        return cast("Shared", self.shared[name])
 
-    def moved(self, b: Any = None, h: Any = None, i: Any = None) -> "Rows":  # noqa: ANN401
+    def moved(self, b: Place = None, h: Place = None, i: Place = None) -> "Rows":
         """Return other rows in the place of these."""
         most = self.problem.answer.checked.shape
         own = (self.b, self.h, self.i)
@@ -84,16 +84,16 @@ class Rows:
         return self.of(self.problem.visible)
 
     @cached_property
-    def bias(self) -> Any:  # noqa: ANN401 - mistakes about it ask for it where there is one
+    def bias(self) -> Tensor:
         """What is added to logits, (R, T_k), or None."""
         return None if self.problem.bias is None else self.of(self.problem.bias)
 
     @cached_property
-    def sinks(self) -> Any:  # noqa: ANN401 - likewise
+    def sinks(self) -> Tensor:
         """Logits of sinks, (R, 1), or None."""
         return None if self.problem.sinks is None else self.problem.sinks[self.h]
 
-    def address(self, b: Any, g: Any, j: Any) -> Integers:  # noqa: ANN401
+    def address(self, b: Place, g: Place, j: Place) -> Integers:
         """Return where a key is among those of all sequences and KV heads."""
         return np.asarray((b * self.problem.spec.heads[1] + g) * self.problem.spec.keys + j)
 
@@ -224,7 +224,8 @@ def largest(rows: Rows, logits: Array, sinks: Array | None = None) -> Array:
 
 
 def softmax(
-    rows: Rows, logits: Array, *, zeros: Any = 0, sinks: Array | None = None, top: Any = None  # noqa: ANN401
+    rows: Rows, logits: Array, *, zeros: Place = 0, sinks: Array | None = None,
+    top: Array | None = None,
 ) -> tuple[Array, Array]:  # fmt: skip
     """Return weights and their sums: exponentials of logits less `top`, and of `zeros` more."""
     is_right = logits is rows.logits and sinks is None and np.ndim(zeros) == 0 and not zeros

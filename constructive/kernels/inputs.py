@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +10,7 @@ import numpy.typing as npt
 from constructive.kernels.cases import Draft
 from constructive.kernels.masks import Boolean
 from constructive.kernels.spec import Spec, format_of, holds, numpy_dtype, stored_name
-from constructive.support.arrays import Array, Booleans, Integers
+from constructive.support.arrays import Array, Booleans, Integers, Tensor
 from constructive.support.errors import ParameterError, require, require_known
 
 
@@ -71,7 +70,7 @@ class Inputs:
         dtype: str | None = None,
         placed: str | None = None,
         poison: bool = False,
-    ) -> tuple[Any, Any, Any]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return q, k and v.
 
         Args:
@@ -131,7 +130,7 @@ class Inputs:
 
     def mask_tensor(
         self, library: str = "numpy", *, additive: bool = False, placed: str | None = None
-    ) -> Any:  # noqa: ANN401
+    ) -> Tensor:
         """Return the mask as an array, (B or 1, H or 1, T_q, T_k).
 
         Args:
@@ -182,7 +181,7 @@ def from_layout(spec: Spec, out: Array, layout: str) -> Array:
     return whole.transpose(0, 2, 1, 3)
 
 
-def converted(array: npt.NDArray[Any], library: str, device: str, dtype: str) -> Any:  # noqa: ANN401
+def converted(array: Tensor, library: str, device: str, dtype: str) -> Tensor:
     """Return an array of a library; torch and jax are imported when they are asked for."""
     require_known("library", library, _LIBRARIES)
     return _LIBRARIES[library](np.ascontiguousarray(array), device, dtype)
@@ -201,23 +200,23 @@ def require_device(library: str, device: str) -> None:
         ) from error
 
 
-def _numpy(array: npt.NDArray[Any], device: str, dtype: str) -> Any:  # noqa: ANN401
+def _numpy(array: Tensor, device: str, dtype: str) -> Tensor:
     del device
     return array.astype(numpy_dtype(dtype))
 
 
-def _torch(array: npt.NDArray[Any], device: str, dtype: str) -> Any:  # noqa: ANN401
+def _torch(array: Tensor, device: str, dtype: str) -> Tensor:
     torch = require("torch", extra="torch", purpose="tensors of torch")
     return torch.tensor(array).to(getattr(torch, stored_name(dtype))).to(device)
 
 
-def _jax(array: npt.NDArray[Any], device: str, dtype: str) -> Any:  # noqa: ANN401
+def _jax(array: Tensor, device: str, dtype: str) -> Tensor:
     jax = require("jax", extra="jax", purpose="arrays of jax")
     where = jax.devices(device)[0] if device else None
     return jax.device_put(_numpy(array, device, dtype), where)
 
 
-_LIBRARIES: dict[str, Callable[[npt.NDArray[Any], str, str], Any]] = {
+_LIBRARIES: dict[str, Callable[[Tensor, str, str], Tensor]] = {
     "numpy": _numpy,
     "torch": _torch,
     "jax": _jax,
@@ -241,7 +240,7 @@ class Place:
     # returns the memory of an array: a contiguous array that contains it
     whole: Callable[[Array], Array]
     # returns the array, of memory in numpy or torch; or a copy of it in jax
-    view: Callable[[Any], Any]
+    view: Callable[[Tensor], Tensor]
     of_values: bool = False  # whether values alone lie so, for kernels that take strides of keys
 
     def flat(self, array: Array) -> Array:
@@ -262,7 +261,7 @@ def _interleaved(array: Array) -> Array:
     return np.concatenate([gap, array, gap], axis=-1)
 
 
-def _middle(whole: Any) -> Any:  # noqa: ANN401
+def _middle(whole: Tensor) -> Tensor:
     width = whole.shape[-1] // _PARTS
     return whole[..., width : 2 * width]
 
@@ -275,7 +274,7 @@ def _beside_stale(array: Array, axis: int) -> Array:
     return both.reshape(shape)
 
 
-def _every_second(whole: Any, axis: int) -> Any:  # noqa: ANN401
+def _every_second(whole: Tensor, axis: int) -> Tensor:
     at = [slice(None)] * whole.ndim
     at[axis] = slice(None, None, 2)
     return whole[tuple(at)]
@@ -286,7 +285,7 @@ def _spread(axis: int) -> Place:
     return Place(partial(_beside_stale, axis=axis), partial(_every_second, axis=axis))
 
 
-def _turned(whole: Any) -> Any:  # noqa: ANN401
+def _turned(whole: Tensor) -> Tensor:
     return whole.swapaxes(1, 2) if whole.ndim > 3 else whole
 
 

@@ -8,7 +8,6 @@ needed may go: rows are described without it.
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -24,11 +23,11 @@ from constructive.kernels.formula import (
 )
 from constructive.kernels.inputs import Pool
 from constructive.kernels.masks import Causal, LeftPadding, Mask, Prefix, Window
-from constructive.support.arrays import Array, Booleans, Integers
+from constructive.support.arrays import Array, Booleans, Integers, Tensor
 
 BLOCKS = (16, 32, 64, 128, 8, 24, 48)
 TILES = ((16, 16), (32, 32), (64, 64), (32, 64), (128, 64), (64, 128), (32, 48))
-At = Callable[..., Any]  # of rows
+At = Callable[..., Tensor]  # of rows
 Of = dict[str, At]
 Named = Iterator[tuple[str, Change]]
 LOG2E = float(np.log2(np.e))
@@ -86,7 +85,6 @@ def diagonals(rows: Rows) -> Named:
         seen[words] = lambda r: r.j <= r.i + in_memory
     seen |= {
         "lets one key of the future through": lambda r: r.j <= r.at + 1,
-        "hides the query's own key": lambda r: r.j <= r.at - 1,
         "is not applied": lambda r: r.j <= r.keys,
         f"is aligned {other}, not {mask.alignment}": lambda r: (
             r.j <= r.i + shifts[r.b] * (not is_right)
@@ -122,15 +120,10 @@ def windows(rows: Rows) -> Named:
         return
     left, right = (np.inf if x is None else x for x in (mask.left, mask.right))
     seen: Of = {
-        "is not applied": lambda _: True,
         "is one key longer on the left": lambda r: (r.j >= r.at - left - 1) & (r.j <= r.at + right),
         "has no right side": lambda r: r.j >= r.at - left,
     }
     seen |= _of_sizes(
-        "is that of the first row of its block (blocks of {} queries)",
-        lambda r, n: (r.j >= r.at - r.i % n - left) & (r.j <= r.at - r.i % n + right),
-        BLOCKS,
-    ) | _of_sizes(
         "starts at the next block (blocks of {} keys)",
         lambda r, n: (r.j >= -(-(r.at - left) // n) * n) & (r.j <= r.at + right),
         BLOCKS,
@@ -162,33 +155,21 @@ def places_of_rows(rows: Rows) -> Of:
     spec = rows.problem.spec
     count, n = spec.heads[0], spec.queries
     found: Of = {
-        "of the row before": lambda r: r.moved(i=r.i - 1),
-        "of the row behind": lambda r: r.moved(i=r.i + 1),
-        "of the next head": lambda r: r.moved(h=r.h + 1),
-        "of the previous head": lambda r: r.moved(h=r.h - 1),
         "of head 0": lambda r: r.moved(h=0),
         "of sequence 0": lambda r: r.moved(b=0),
         "of the next sequence": lambda r: r.moved(b=r.b + 1),
         "at (query, head), read as (head, query)": lambda r: r.moved(
             h=(r.h * n + r.i) % count, i=(r.h * n + r.i) // count
         ),
-        "at (head, query), read as (query, head)": lambda r: r.moved(
-            h=(r.i * count + r.h) // n, i=(r.i * count + r.h) % n
-        ),
         "of query 0": lambda r: r.moved(i=0),
     }
     if 1 < spec.heads[1] < count:
-        found["of head h % G"] = lambda r: r.moved(h=r.h % spec.heads[1])
         found["of head h // (H / G)"] = lambda r: r.moved(h=r.g)
     return found | _of_sizes(
         "of the block before (blocks of {} queries)",
         lambda r, n: r.moved(i=np.where(r.i >= n, r.i - n, r.i)),
         _below(spec.queries),
-    ) | _of_sizes(
-        "of the first row of the block (blocks of {} queries)",
-        lambda r, n: r.moved(i=r.i // n * n),
-        _below(spec.queries),
-    )  # fmt: skip
+    )
 
 
 def rows_elsewhere(rows: Rows) -> Named:
@@ -203,7 +184,7 @@ def rows_elsewhere(rows: Rows) -> Named:
                 yield f"the {name} is that {words}", Change(**{part: other})
 
 
-def _other(rows: Rows, place: At, part: str) -> Any:  # noqa: ANN401
+def _other(rows: Rows, place: At, part: str) -> Tensor:
     return getattr(place(rows), part)
 
 
@@ -213,13 +194,11 @@ def keys_elsewhere(rows: Rows) -> Named:
     batch, (count, kv) = spec.batch, spec.heads
     places: Of = {
         "of KV head h % G": lambda r: (r.b, r.h % kv, r.j),
-        "of KV head 0": lambda r: (r.b, 0, r.j),
         "of sequence 0": lambda r: (0, r.g, r.j),
         "of sequence p mod B of program p = b H + h": lambda r: (
             (r.b * count + r.h) % batch, (r.b * count + r.h) // batch // spec.group, r.j,
         ),
         "of the key before": lambda r: (r.b, r.g, np.maximum(r.j - 1, 0)),
-        "of the key behind": lambda r: (r.b, r.g, np.minimum(r.j + 1, spec.keys - 1)),
     } | _of_sizes(
         "of the block before (blocks of {})",
         lambda r, n: (r.b, r.g, np.where(r.j >= n, r.j - n, r.j)),
@@ -250,14 +229,11 @@ def splits(rows: Rows) -> list[tuple[int, str]]:
 def memory(rows: Rows) -> Named:
     """Arrays that are taken to lie in memory as they do not."""
     spec, source = rows.problem.spec, rows.memory
-    kv, b, keys, both = spec.heads[1], spec.batch, spec.keys, spec.head_dim + spec.d_v
+    both = spec.head_dim + spec.d_v
     views: dict[str, Callable[[Array], Array]] = {
         "(keys, heads) in memory, and read as (heads, keys)": lambda x: x.swapaxes(1, 2).reshape(
             x.shape
         ),
-        "(heads, keys) in memory, and read as (keys, heads)": lambda x: x.reshape(
-            b, keys, kv, -1
-        ).swapaxes(1, 2),
         "read with the other width as stride": lambda x: _strided(x, both - x.shape[3]),
     }
     if isinstance(source, str):
@@ -313,7 +289,7 @@ def _pages(rows: Rows, pool: Pool) -> Named:
     row, j = np.arange(batch)[:, None], np.arange(keys)[None]
     page, slot, kv, most = j // size, j % size, pool.k.shape[2], int(used.max())
     is_part = (page > 0) & (page == pool.lengths[:, None] // size)
-    entries: dict[str, tuple[Any, Any]] = {
+    entries: dict[str, tuple[Integers, Integers]] = {
         "of the table of sequence 0": (page + 0 * row, slot),
         "of a table as wide as the longest sequence needs": (row * most + page, slot),
         "of the first slot of the page": (row * width + page, 0 * slot),
@@ -343,7 +319,6 @@ def scores(rows: Rows) -> Named:
     """Scales, and logits of hidden keys."""
     spec, d, scale = rows.problem.spec, rows.problem.spec.head_dim, rows.problem.spec.factor
     factors = {
-        "logits are not scaled": 1.0 / scale,
         "the scale is applied twice": scale,
         "logits lack the factor log2(e): exp2 in the place of exp": 1.0 / LOG2E,
     }
@@ -356,7 +331,6 @@ def scores(rows: Rows) -> Named:
         }  # fmt: skip
     for words, factor in factors.items():
         yield words, Change(logits=partial(Rows.scored, factor=factor))
-    yield "hidden keys have the logit 0", _with_logit(0.0)
     yield "hidden keys have the logit -10000", _with_logit(-1e4)
     words = "entries of q and k behind the last {} are left out"
     sizes = [n for n in (16, 32, 64, 8) if d % n and d > n]
@@ -418,8 +392,6 @@ def blocks_and_splits(rows: Rows) -> Named:
     scale = rows.problem.spec.factor
     shares: dict[str, Callable[[Array], Array]] = {
         # of the log-sum-exps of splits: what is taken for them
-        "log-sum-exps of splits have base two, and are merged in base e": lambda lse: LOG2E * lse,
-        "log-sum-exps of splits have base e, and are merged in base two": lambda lse: lse / LOG2E,
         "log-sum-exps of splits are multiplied by the scale once more": lambda lse: lse * scale,
         "splits without keys have the log-sum-exp 0": lambda lse: np.where(
             np.isneginf(lse), 0.0, lse

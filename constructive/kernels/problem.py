@@ -1,11 +1,11 @@
 """A problem: inputs of an attention kernel, and what every admissible kernel returns."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from constructive.kernels.adapters import ADAPTERS
+from constructive.kernels.adapters.adapter import Options
 from constructive.kernels.answer import (
     ExactAnswer,
     Lse,
@@ -133,7 +133,7 @@ class Problem(Inputs):
         found = answer(self.spec, draft, v, self.visible, self.bias, self.sinks)
         return replace(self, draft=draft, v=v, answer=found, encoded=encoded)
 
-    def options(self, adapter: str) -> dict[str, Any]:
+    def options(self, adapter: str) -> Options:
         """Return mask, scale and so on as keyword arguments of a library.
 
         Args:

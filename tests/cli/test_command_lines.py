@@ -322,7 +322,7 @@ REFUSED = [
         ("torch --shape '77 x 77'", "Usage: ... causal, more keys"),
         ("torch --case worst", "Usage: ... fine scale"),
         ("torch --shape tiny --case 'soft cap'", "no case applies"),
-        ("openvino", "MissingExtraError: ... pip install openvino"),
+        ("transformers", "MissingExtraError: ... pip install transformers"),
         ("kernel_file:Nothing", "cannot be loaded"),
         ("no_such_module:Kernel", "cannot be loaded"),
         ("kernel_file:number", "is not an adapter ... witness: int"),

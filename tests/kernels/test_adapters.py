@@ -51,7 +51,7 @@ def test_released_libraries_are_exact(name):
     names = list(adapter.models)
     for dtype in {names[-1]} if name in FEW else {names[0], names[-1]}:
         specs = {
-            shape: replace(spec, dtype=dtype, fully_masked=adapter.convention(spec))
+            shape: replace(spec, dtype=dtype, fully_masked=adapter.fully_masked)
             for shape, spec in SMALL.items()
             if shape in FEW.get(name, SMALL)
         }

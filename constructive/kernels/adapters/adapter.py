@@ -8,8 +8,8 @@ from typing import Any, get_args
 from constructive.exact.kernel_model import kernel_model_named
 from constructive.kernels.inputs import LAYOUTS, Inputs, from_layout
 from constructive.kernels.masks import Mask
-from constructive.kernels.spec import DTYPES, FullyMasked, Spec, as_float64, needs
-from constructive.support.arrays import Array
+from constructive.kernels.spec import DTYPES, FullyMasked, as_float64, needs
+from constructive.support.arrays import Array, Tensor
 from constructive.support.errors import require_known, require_packages
 
 # Names of `spec.TAKES`, and two more.
@@ -35,7 +35,7 @@ class Refused(Exception):  # noqa: N818 - a library that refuses is not at fault
 class Adapter:
     """A problem in the words of one library."""
 
-    attend: Callable[..., Any]  # what the library computes, of q, k, v and options
+    attend: Callable[..., Tensor]  # what the library computes, of q, k, v and options
     options: Callable[[Inputs], Options]  # keyword arguments of `attend`: mask, scale and so on
     models: Models  # the row of the model of floating point that the library claims, by dtype
     can: frozenset[str]  # what the library has of `ALL`
@@ -48,8 +48,6 @@ class Adapter:
     devices: tuple[str, ...] = ("cpu",)  # where it runs
     # why it cannot compute a problem though its format and features are there, or None
     excludes: Callable[[Inputs], str | None] = lambda _: None
-    # of a library whose rows without keys depend on the spec
-    convention_of: Callable[[Spec], FullyMasked] | None = None
 
     def refuses(self, problem: Inputs) -> str | None:
         """Return why the library cannot compute a problem, or None."""
@@ -63,10 +61,6 @@ class Adapter:
         beside = {GROUPS: spec.group > 1, WIDTH: spec.d_v != spec.head_dim}
         missing |= {name for name, is_needed in beside.items() if is_needed} - self.can
         return f"no {', no '.join(sorted(missing))}" if missing else None
-
-    def convention(self, spec: Spec) -> FullyMasked:
-        """Return what a row without a visible key is for a spec."""
-        return self.fully_masked if self.convention_of is None else self.convention_of(spec)
 
     def run(self, problem: Inputs, device: str = "cpu") -> Array:
         """Return the output in float64 in the layout (B, H, T_q, d_v)."""
@@ -112,10 +106,10 @@ class Adapter:
         return "" if first is None else version(first)
 
 
-def called(module: str, name: str) -> Callable[..., Any]:
+def called(module: str, name: str) -> Callable[..., Tensor]:
     """Return a function of a library, which is imported when it is called."""
 
-    def attend(*arrays: Any, **options: Any) -> Any:
+    def attend(*arrays: Tensor, **options: Tensor) -> Tensor:
         return getattr(import_module(module), name)(*arrays, **options)
 
     return attend

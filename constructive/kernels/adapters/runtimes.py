@@ -1,7 +1,6 @@
-"""Attention of ONNX and onnxruntime, OpenVINO, MLX, Paddle and JAX."""
+"""Attention of ONNX, onnxruntime and JAX."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,6 @@ from constructive.kernels.adapters.adapter import (
     MASK,
     SCALE,
     SINK,
-    SOFT_CAP,
     WIDTH,
     Adapter,
     Options,
@@ -33,6 +31,7 @@ from constructive.kernels.masks import (
     Window,
 )
 from constructive.kernels.spec import Spec, numpy_dtype
+from constructive.support.arrays import Tensor
 
 # Attention as an operator of ONNX: the reference evaluator, and what several runtimes share.
 
@@ -41,9 +40,7 @@ OPSET = 23
 _CUSTOM = "com.microsoft"
 
 
-def graph(
-    operator: str, inputs: dict[str, Any], attributes: dict[str, Any], outputs: int = 1
-) -> bytes:
+def graph(operator: str, inputs: Options, attributes: Options, outputs: int = 1) -> bytes:
     """Return a model of one operator as bytes."""
     from onnx import helper
 
@@ -80,7 +77,7 @@ def _standard_options(problem: Inputs) -> Options:
     return found | masked(problem, "attn_mask")
 
 
-def _standard(q: Any, k: Any, v: Any, options: Options) -> tuple[bytes, dict[str, Any]]:
+def _standard(q: Tensor, k: Tensor, v: Tensor, options: Options) -> tuple[bytes, Options]:
     """Return the model of Attention, and its inputs."""
     mask, past = options.pop("attn_mask", None), options.pop("past", 0)
     old_k, old_v = (k[:, :, :past], v[:, :, :past]) if past else (None, None)
@@ -91,12 +88,12 @@ def _standard(q: Any, k: Any, v: Any, options: Options) -> tuple[bytes, dict[str
     return graph("Attention", inputs, options, 3 if past else 1), _given(inputs)
 
 
-def _reference(q: Any, k: Any, v: Any, **options: Any) -> Any:
+def _reference(q: Tensor, k: Tensor, v: Tensor, **options: Tensor) -> Tensor:
     import onnx
     from onnx.reference import ReferenceEvaluator
 
     content, inputs = _standard(q, k, v, options)
-    found: Any = ReferenceEvaluator(onnx.load_from_string(content)).run(None, inputs)
+    found: Tensor = ReferenceEvaluator(onnx.load_from_string(content)).run(None, inputs)
     return found[0]
 
 
@@ -113,7 +110,7 @@ _ONNX = Adapter(
 # onnxruntime: its Attention of the ONNX standard, and two operators of its own.
 
 
-def evaluated(content: bytes, inputs: dict[str, Any]) -> Any:
+def evaluated(content: bytes, inputs: Options) -> Tensor:
     """Return the first output of a model."""
     import onnxruntime
 
@@ -123,7 +120,7 @@ def evaluated(content: bytes, inputs: dict[str, Any]) -> Any:
     return session.run(["out_0"], inputs)[0]
 
 
-def _onnxruntime(q: Any, k: Any, v: Any, **options: Any) -> Any:
+def _onnxruntime(q: Tensor, k: Tensor, v: Tensor, **options: Tensor) -> Tensor:
     return evaluated(*_standard(q, k, v, options))
 
 
@@ -149,9 +146,9 @@ def _multihead_options(problem: Inputs) -> Options:
 
 
 def _multihead(
-    q: Any, k: Any, v: Any, *, key_padding_mask: Any = None, attention_bias: Any = None,
-    **attributes: Any,
-) -> Any:  # fmt: skip
+    q: Tensor, k: Tensor, v: Tensor, *, key_padding_mask: Tensor = None,
+    attention_bias: Tensor = None, **attributes: Tensor,
+) -> Tensor:  # fmt: skip
     heads = q.shape[2]
     inputs = {
         "q": _flat(q), "k": _flat(k), "v": _flat(v), "no_bias": None,
@@ -198,9 +195,9 @@ def _grouped_options(problem: Inputs) -> Options:
 
 
 def _group_query(
-    q: Any, k: Any, v: Any, *, lengths: Any, attention_bias: Any = None, head_sink: Any = None,
-    **attributes: Any,
-) -> Any:  # fmt: skip
+    q: Tensor, k: Tensor, v: Tensor, *, lengths: Tensor, attention_bias: Tensor = None,
+    head_sink: Tensor = None, **attributes: Tensor,
+) -> Tensor:  # fmt: skip
     (batch, new, heads, width), total = q.shape, k.shape[1]
     old_k = old_v = None
     if total > new:
@@ -228,94 +225,12 @@ def _follows(spec: Spec, window: Window) -> bool:
     return (aligned or spec.queries == spec.keys) and (window.right is None or window.right >= 0)
 
 
-def _flat(array: Any) -> Any:
+def _flat(array: Tensor) -> Tensor:
     return array.reshape(*array.shape[:2], -1)
 
 
-def _given(inputs: dict[str, Any]) -> dict[str, Any]:
+def _given(inputs: Options) -> Options:
     return {n: np.asarray(v, order="C") for n, v in inputs.items() if v is not None}
-
-
-# ScaledDotProductAttention of OpenVINO, on CPUs.
-
-
-def _openvino_options(problem: Inputs) -> Options:
-    if is_alone(problem, Causal("top-left")):
-        return scaled(problem) | {"causal": True}
-    return scaled(problem) | masked(problem, "attention_mask")
-
-
-def _openvino(q: Any, k: Any, v: Any, **options: Any) -> Any:
-    import openvino
-    from openvino import opset13
-
-    scale = options.pop("scale", None)
-    given = {"query": q, "key": k, "value": v}
-    given |= {name: options.pop(name) for name in ("attention_mask",) if name in options}
-    given = {name: np.ascontiguousarray(value) for name, value in given.items()}
-    inputs = {name: opset13.parameter(x.shape, x.dtype) for name, x in given.items()}
-    constant = {} if scale is None else {"scale": opset13.constant(scale, q.dtype)}
-    if constant and "attention_mask" not in inputs:  # the scale comes after a mask
-        constant["attention_mask"] = opset13.constant(0.0, q.dtype)
-    node = opset13.scaled_dot_product_attention(**inputs, **constant, **options)
-    model = openvino.Model([node], list(inputs.values()))
-    asked = {"INFERENCE_PRECISION_HINT": "f32"}
-    return openvino.compile_model(model, "CPU", asked)(list(given.values()))[0]
-
-
-# mlx.core.fast.scaled_dot_product_attention: a causal mask by name where it ends at the last key,
-# all others as booleans or numbers.
-
-
-def _mlx_options(problem: Inputs) -> Options:
-    found: Options = {"scale": problem.spec.factor}
-    if problem.sinks is not None:
-        found["sinks"] = _array(problem.sinks.astype(numpy_dtype(problem.spec.dtype)))
-    if is_alone(problem, Causal("bottom-right")):
-        return found | {"mask": "causal"}
-    return found | {name: _array(array) for name, array in masked(problem, "mask").items()}
-
-
-def _mlx(q: Any, k: Any, v: Any, **options: Any) -> Any:
-    import mlx.core as mx
-
-    q, k, v = (_array(x) for x in (q, k, v))
-    out = mx.fast.scaled_dot_product_attention(q, k, v, **options)
-    return np.asarray(out.astype(mx.float32))
-
-
-def _array(array: Any) -> Any:
-    """Return an array of mlx of the same format."""
-    import mlx.core as mx
-
-    if array.dtype == np.bool_:
-        return mx.array(array)
-    return mx.array(array.astype(np.float32)).astype(getattr(mx, str(array.dtype)))
-
-
-# paddle.nn.functional.scaled_dot_product_attention: causal masks by flag where it means the same,
-# else booleans or numbers.
-
-
-def _paddle_options(problem: Inputs) -> Options:
-    if is_alone(problem, Causal("top-left")):
-        return scaled(problem) | {"is_causal": True}
-    mask = masked(problem, "attn_mask")
-    return scaled(problem) | {name: _tensor(array) for name, array in mask.items()}
-
-
-def _paddle(q: Any, k: Any, v: Any, **options: Any) -> Any:
-    import paddle
-
-    q, k, v = (_tensor(x) for x in (q, k, v))
-    out = paddle.nn.functional.scaled_dot_product_attention(q, k, v, **options)
-    return out.astype("float64").numpy()
-
-
-def _tensor(array: Any) -> Any:
-    import paddle
-
-    return paddle.to_tensor(np.ascontiguousarray(array))
 
 
 # jax.nn.dot_product_attention, whose softmax is in float32 at most: masks in words where jax has
@@ -374,30 +289,5 @@ RUNTIMES: dict[str, Adapter] = {
         fully_masked="mean",
         can=frozenset({MASK, BIAS, SCALE, GROUPS}),
         devices=("cpu", "cuda"),
-    ),
-    "mlx": Adapter(
-        attend=_mlx,
-        options=_mlx_options,
-        packages={"mlx.core": "mlx"},
-        models={name: model for name, model in EAGER.items() if name != "float64"},
-        fully_masked="mean",
-        can=ALL - {SOFT_CAP},
-    ),
-    "openvino": Adapter(
-        attend=_openvino,
-        options=_openvino_options,
-        packages={"openvino": "openvino"},
-        models={"float32": "flash float32", "float16": "flash float16"},
-        fully_masked="nan",
-        can=frozenset({MASK, BIAS, SCALE, WIDTH}),
-    ),
-    "paddle": Adapter(
-        attend=_paddle,
-        options=_paddle_options,
-        packages={"paddle": "paddlepaddle"},
-        layout="BTHd",
-        models={"float32": "flash float32", "float64": "flash float64"},
-        fully_masked="nan",
-        can=frozenset({MASK, BIAS, SCALE, GROUPS, WIDTH}),
     ),
 }

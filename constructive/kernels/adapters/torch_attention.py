@@ -1,11 +1,9 @@
-"""Attention of torch, transformers and x-transformers."""
+"""Attention of torch and transformers."""
 
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
-from typing import Any
 
 from constructive.kernels.adapters.adapter import (
     ALL,
@@ -25,7 +23,7 @@ from constructive.kernels.adapters.adapter import (
 )
 from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal
-from constructive.kernels.spec import FullyMasked, Spec
+from constructive.support.arrays import Tensor
 
 _BOTH = ("cpu", "cuda")
 
@@ -55,10 +53,10 @@ def _grouped(problem: Inputs) -> Options:
 sdpa = called("torch.nn.functional", "scaled_dot_product_attention")
 
 
-def _backend(name: str) -> Callable[..., Any]:
+def _backend(name: str) -> Callable[..., Tensor]:
     """Return one of torch's implementations, as `sdpa_kernel` selects it."""
 
-    def attend(q: Any, k: Any, v: Any, **options: Any) -> Any:
+    def attend(q: Tensor, k: Tensor, v: Tensor, **options: Tensor) -> Tensor:
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
         with sdpa_kernel([getattr(SDPBackend, name)]), warnings.catch_warnings():
@@ -105,7 +103,7 @@ def _multihead_options(problem: Inputs) -> Options:
     return {"attn_mask": mask.expand(whole).reshape(-1, *whole[2:])}
 
 
-def _multihead(q: Any, k: Any, v: Any, **options: Any) -> Any:
+def _multihead(q: Tensor, k: Tensor, v: Tensor, **options: Tensor) -> Tensor:
     import torch
 
     heads, width = q.shape[2], q.shape[2] * q.shape[3]
@@ -152,19 +150,19 @@ def _flex_options(problem: Inputs) -> Options:
     return found
 
 
-def _beside(tensor: Any, other: Any) -> Any:
+def _beside(tensor: Tensor, other: Tensor) -> Tensor:
     """Return a tensor where another one is; what is compiled cannot move tensors."""
     return tensor if tensor.device == other.device else tensor.to(other.device)
 
 
-def _changed(problem: Inputs) -> Any:
+def _changed(problem: Inputs) -> Tensor:
     """Return the function of torch that puts a soft cap and slopes on logits."""
     import torch
 
     cap = problem.spec.soft_cap
     bias = None if problem.bias is None else torch.from_numpy(problem.bias)
 
-    def changed(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+    def changed(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         if cap is not None:
             score = cap * torch.tanh(score / cap)
         return score if bias is None else score + _beside(bias, i)[b, h, i, j].to(score.dtype)
@@ -172,7 +170,7 @@ def _changed(problem: Inputs) -> Any:
     return changed
 
 
-def _flex(q: Any, k: Any, v: Any, **options: Any) -> Any:
+def _flex(q: Tensor, k: Tensor, v: Tensor, **options: Tensor) -> Tensor:
     from torch.nn.attention.flex_attention import flex_attention
 
     with warnings.catch_warnings():
@@ -205,7 +203,7 @@ def _eager_options(problem: Inputs) -> Options:
     return found | ({} if spec.soft_cap is None else {"softcap": spec.soft_cap})
 
 
-def _eager(q: Any, k: Any, v: Any, **options: Any) -> Any:
+def _eager(q: Tensor, k: Tensor, v: Tensor, **options: Tensor) -> Tensor:
     from transformers.models.gemma2 import modeling_gemma2
     from transformers.models.gpt_oss import modeling_gpt_oss
     from transformers.models.llama import modeling_llama
@@ -228,7 +226,7 @@ def _fused_options(problem: Inputs) -> Options:
     return found | masked(problem, "attention_mask", "torch")
 
 
-def _fused(q: Any, k: Any, v: Any, **options: Any) -> Any:
+def _fused(q: Tensor, k: Tensor, v: Tensor, **options: Tensor) -> Tensor:
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     out, _ = sdpa_attention_forward(options.pop("module"), q, k, v, **options)
@@ -237,49 +235,6 @@ def _fused(q: Any, k: Any, v: Any, **options: Any) -> Any:
 
 _TRANSFORMERS = replace(_SDPA, packages={"transformers": "transformers", "torch": "torch"})
 
-
-# Attend of x-transformers, in plain tensor operations and by torch's fused function: causal masks,
-# bottom-right, by flag; all others as booleans.
-
-_BOTTOM = (Causal("bottom-right"),)
-
-
-def _attend_options(problem: Inputs) -> Options:
-    spec = problem.spec
-    found: Options = {}
-    made: Options = {"scale": spec.scale}
-    if spec.soft_cap is not None:
-        made |= {"softclamp_logits": True, "logit_softclamp_value": spec.soft_cap}
-    if spec.masks == _BOTTOM:
-        made["causal"] = True
-    elif problem.mask is not None:
-        found["mask"] = problem.mask_tensor("torch")
-    if problem.bias is not None:
-        import torch
-
-        found["attn_bias"] = torch.from_numpy(problem.bias)
-    return found | {"made": made}
-
-
-def _attend(q: Any, k: Any, v: Any, *, made: Options, flash: bool = False, **options: Any) -> Any:
-    from x_transformers.attend import Attend
-
-    if "attn_bias" in options:
-        options["attn_bias"] = options["attn_bias"].to(q.dtype)
-    return Attend(flash=flash, **made)(q, k, v, **options)[0]
-
-
-def _mean_below_the_flag(spec: Spec) -> FullyMasked:
-    """Return "mean" where the causal flag alone hides all keys, "zeros" below masks."""
-    return "mean" if spec.masks == _BOTTOM else "zeros"
-
-
-_ATTEND = replace(
-    _SDPA,
-    attend=partial(_attend, flash=True),
-    options=_attend_options,
-    packages={"x_transformers": "x-transformers", "torch": "torch"},
-)
 
 TORCH: dict[str, Adapter] = {
     "torch": _SDPA,
@@ -306,12 +261,4 @@ TORCH: dict[str, Adapter] = {
         can=ALL,
     ),
     "transformers-sdpa": replace(_TRANSFORMERS, attend=_fused, options=_fused_options),
-    "x-transformers": replace(
-        _ATTEND,
-        attend=_attend,
-        models={name: model for name, model in EAGER.items() if name != "float64"},
-        can=ALL - {SINK},
-        convention_of=_mean_below_the_flag,
-    ),
-    "x-transformers-flash": _ATTEND,
 }  # fmt: skip
