@@ -167,7 +167,7 @@ BUDGET = {
     "figures": (1540, 10),
     "instances": (4200, 14),
     "interop": (1070, 4),
-    "kernels": (10830, 28),
+    "kernels": (9640, 22),
     "layers": (2210, 7),
     "pytest_plugin": (160, 2),
     "recite": (4780, 13),

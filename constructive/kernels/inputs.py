@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from constructive.kernels.cases import Draft
 from constructive.kernels.masks import Boolean
-from constructive.kernels.spec import Spec, format_of, holds, numpy_dtype, stored_name
+from constructive.kernels.spec import Spec, numpy_dtype, stored_name
 from constructive.support.arrays import Array, Booleans, Integers, Tensor
 from constructive.support.errors import ParameterError, require, require_known
 
@@ -67,7 +67,6 @@ class Inputs:
         *,
         layout: str = "BHTd",
         device: str = "cpu",
-        dtype: str | None = None,
         placed: str | None = None,
         poison: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -78,15 +77,13 @@ class Inputs:
             layout: "BHTd" (batch, heads, tokens, d), "BTHd" (batch, tokens, heads, d), or "packed"
                 (tokens of all sequences, heads, d)
             device: where tensors of torch and jax are
-            dtype: another format than that of the spec
             placed: how arrays lie in memory, a key of `inputs.PLACES`; by default "contiguous", but
                 "strided" for torch, whose kernels get strides, in the cases of `inputs.STRIDED`
             poison: whether keys and values beyond the length of a sequence are NaN; for kernels
                 that get lengths
 
         Raises:
-            ParameterError: for another library, layout or place, or a format that does not hold
-                the numbers
+            ParameterError: for another library, layout or place
 
         Example:
             >>> from constructive.kernels import Problem
@@ -96,26 +93,14 @@ class Inputs:
         """
         require_known("layout", layout, LAYOUTS)
         place = self.place("strided" if placed is None and self.is_strided(library) else placed)
-        beside = PLACES["contiguous"] if place.of_values else place  # where q and k are
-        name = self.spec.dtype if dtype is None else dtype
         queries, keys = self.spec.lengths
         found = []
-        for array, ends, own in (
-            (self.q, queries, beside),
-            (self.k, keys, beside),
-            (self.v, keys, place),
-        ):
-            if not holds(format_of(name), array):
-                raise ParameterError(
-                    f"{name} does not hold the numbers of this problem",
-                    witness=name,
-                    suggestion="a Spec with this dtype",
-                )
+        for array, ends in ((self.q, queries), (self.k, keys), (self.v, keys)):
             if poison and array is not self.q:
                 beyond = np.arange(array.shape[2]) >= ends[:, None]
                 array = np.where(beyond[:, None, :, None], np.nan, array)  # noqa: PLW2901
-            memory = own.whole(_laid_out(array, ends, layout))
-            found.append(own.view(converted(memory, library, device, name)))
+            memory = place.whole(_laid_out(array, ends, layout))
+            found.append(place.view(converted(memory, library, device, self.spec.dtype)))
         return found[0], found[1], found[2]
 
     def is_strided(self, library: str) -> bool:
@@ -241,7 +226,6 @@ class Place:
     whole: Callable[[Array], Array]
     # returns the array, of memory in numpy or torch; or a copy of it in jax
     view: Callable[[Tensor], Tensor]
-    of_values: bool = False  # whether values alone lie so, for kernels that take strides of keys
 
     def flat(self, array: Array) -> Array:
         """Return what a kernel reads that takes an array as contiguous, whatever its strides."""
@@ -290,7 +274,7 @@ def _turned(whole: Tensor) -> Tensor:
 
 
 # A part of a larger array; every third part of rows, as of a product that makes q, k and v; every
-# other row, of all arrays or of values alone; every other entry (tokens or heads in some cases);
+# other row; every other entry (tokens or heads in some cases);
 # axes of heads and tokens swapped. A new place is two functions and a line here.
 PLACES: dict[str, Place] = {
     "contiguous": Place(np.ascontiguousarray, lambda whole: whole),
@@ -299,7 +283,6 @@ PLACES: dict[str, Place] = {
     ),
     "interleaved": Place(_interleaved, _middle),
     "spread": _spread(-2),
-    "values spread": replace(_spread(-2), of_values=True),
     "strided": _spread(-1),
     "swapped": Place(lambda array: np.ascontiguousarray(_turned(array)), _turned),
 }

@@ -11,8 +11,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from constructive.kernels.backward import Backward
-from constructive.kernels.gradients import NAMES
+from constructive.kernels.backward import NAMES, Backward
 from constructive.kernels.inputs import converted
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import as_float64, numpy_dtype

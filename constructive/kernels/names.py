@@ -238,13 +238,9 @@ def memory(rows: Rows) -> Named:
     }
     if isinstance(source, str):
         place = rows.problem.place(source)
-        if place.of_values:
-            of_keys = partial(_viewed, view=place.flat, name="v")
-            yield "values are read with the strides of keys", Change(v=of_keys)
-        else:
-            views["read as if they had no strides"] = place.flat
-            q = partial(_flat_queries, flat=place.flat)
-            yield "queries are read as if they had no strides", Change(logits=q)
+        views["read as if they had no strides"] = place.flat
+        q = partial(_flat_queries, flat=place.flat)
+        yield "queries are read as if they had no strides", Change(logits=q)
     for words, view in views.items():
         yield from _read(f"are {words}", *(partial(_viewed, view=view, name=name) for name in "kv"))
     if isinstance(source, Pool):

@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from constructive.kernels.adapters import ADAPTERS
-from constructive.kernels.adapters.adapter import Options
+from constructive.kernels.adapters import ADAPTERS, Options
 from constructive.kernels.answer import (
     ExactAnswer,
     Lse,

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from constructive.kernels.adapters.adapter import GROUPS, WIDTH, Adapter, Refused
+from constructive.kernels.adapters import GROUPS, WIDTH, Adapter, Refused
 from constructive.kernels.answer import sentence
 from constructive.kernels.batteries import MOST_DRAWS, STEP, Battery, problems, shapes, union
 from constructive.kernels.cases import CASES
@@ -207,7 +207,7 @@ def _name(shape: str, case: str, draw: int) -> str:
 
 def _tensors(problem: Problem) -> dict[str, Tensor]:
     """Return the tensors of a problem by name."""
-    found = dict(zip("qkv", problem.tensors(dtype=problem.spec.dtype), strict=True))
+    found = dict(zip("qkv", problem.tensors(), strict=True))
     if problem.mask is not None:
         found["visible"] = problem.mask.astype(np.uint8)
     for name in ("bias", "sinks"):

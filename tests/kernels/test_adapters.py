@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from constructive.kernels import ADAPTERS, Problem, Spec
-from constructive.kernels.adapters.adapter import BIAS, Refused
+from constructive.kernels.adapters import BIAS, Refused
 from constructive.kernels.batteries import SUITE
 from constructive.kernels.intervals import bounds
 from constructive.kernels.masks import Boolean, Causal, RightPadding, Window

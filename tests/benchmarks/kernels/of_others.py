@@ -1,12 +1,15 @@
-"""Adapters of MLX, OpenVINO, Paddle and x-transformers, whose rows `released.py` has."""
+"""Adapters of MLX, OpenVINO, Paddle, transformers and x-transformers, for `released.py`."""
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 
-from constructive.kernels.adapters.adapter import (
+from constructive.kernels.adapters import (
+    ADAPTERS as INSIDE,
+)  # fmt: skip
+from constructive.kernels.adapters import (
     ALL,
     BIAS,
     EAGER,
@@ -21,11 +24,11 @@ from constructive.kernels.adapters.adapter import (
     is_alone,
     masked,
     scaled,
-)  # fmt: skip
-from constructive.kernels.adapters.torch_attention import TORCH
+)
 from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal
 from constructive.kernels.spec import numpy_dtype
+from constructive.support.arrays import Tensor
 
 # ScaledDotProductAttention of OpenVINO, on CPUs.
 
@@ -36,7 +39,7 @@ def _openvino_options(problem: Inputs) -> Options:
     return scaled(problem) | masked(problem, "attention_mask")
 
 
-def _openvino(q: Any, k: Any, v: Any, **options: Any) -> Any:
+def _openvino(q: Tensor, k: Tensor, v: Tensor, **options: Tensor) -> Tensor:
     import openvino
     from openvino import opset13
 
@@ -67,7 +70,7 @@ def _mlx_options(problem: Inputs) -> Options:
     return found | {name: _array(array) for name, array in masked(problem, "mask").items()}
 
 
-def _mlx(q: Any, k: Any, v: Any, **options: Any) -> Any:
+def _mlx(q: Tensor, k: Tensor, v: Tensor, **options: Tensor) -> Tensor:
     import mlx.core as mx
 
     q, k, v = (_array(x) for x in (q, k, v))
@@ -75,7 +78,7 @@ def _mlx(q: Any, k: Any, v: Any, **options: Any) -> Any:
     return np.asarray(out.astype(mx.float32))
 
 
-def _array(array: Any) -> Any:
+def _array(array: Tensor) -> Tensor:
     """Return an array of mlx of the same format."""
     import mlx.core as mx
 
@@ -95,7 +98,7 @@ def _paddle_options(problem: Inputs) -> Options:
     return scaled(problem) | {name: _tensor(array) for name, array in mask.items()}
 
 
-def _paddle(q: Any, k: Any, v: Any, **options: Any) -> Any:
+def _paddle(q: Tensor, k: Tensor, v: Tensor, **options: Tensor) -> Tensor:
     import paddle
 
     q, k, v = (_tensor(x) for x in (q, k, v))
@@ -103,7 +106,7 @@ def _paddle(q: Any, k: Any, v: Any, **options: Any) -> Any:
     return out.astype("float64").numpy()
 
 
-def _tensor(array: Any) -> Any:
+def _tensor(array: Tensor) -> Tensor:
     import paddle
 
     return paddle.to_tensor(np.ascontiguousarray(array))
@@ -132,7 +135,9 @@ def _attend_options(problem: Inputs) -> Options:
     return found | {"made": made}
 
 
-def _attend(q: Any, k: Any, v: Any, *, made: Options, flash: bool = False, **options: Any) -> Any:
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, *, made: Options, flash: bool = False, **options: Tensor
+) -> Tensor:
     from x_transformers.attend import Attend
 
     if "attn_bias" in options:
@@ -141,13 +146,84 @@ def _attend(q: Any, k: Any, v: Any, *, made: Options, flash: bool = False, **opt
 
 
 _ATTEND = replace(
-    TORCH["torch"],
+    INSIDE["torch"],
     attend=partial(_attend, flash=True),
     options=_attend_options,
     packages={"x_transformers": "x-transformers", "torch": "torch"},
 )
 
+# Attention functions of transformers: the eager ones of Llama, Gemma 2 (soft caps) and gpt-oss
+# (sinks), whose masks are finite numbers, and the one that calls torch's fused function.
+
+
+def _not_both(problem: Inputs) -> str | None:
+    both = problem.spec.sink and problem.spec.soft_cap is not None
+    return "no model has a soft cap and a sink" if both else None
+
+
+def _eager_options(problem: Inputs) -> Options:
+    import torch
+
+    spec, mask = problem.spec, None
+    if problem.mask is not None or problem.bias is not None:
+        mask = problem.mask_tensor("torch", additive=True)
+        mask = mask.clamp(min=torch.finfo(mask.dtype).min)  # what the library itself writes
+    sinks = None if problem.sinks is None else torch.from_numpy(problem.sinks)
+    module = SimpleNamespace(num_key_value_groups=spec.group, training=False, sinks=sinks)
+    found = {"module": module, "attention_mask": mask, "scaling": spec.factor}
+    return found | ({} if spec.soft_cap is None else {"softcap": spec.soft_cap})
+
+
+def _eager(q: Tensor, k: Tensor, v: Tensor, **options: Tensor) -> Tensor:
+    from transformers.models.gemma2 import modeling_gemma2
+    from transformers.models.gpt_oss import modeling_gpt_oss
+    from transformers.models.llama import modeling_llama
+
+    module = options.pop("module")
+    model = modeling_gemma2 if "softcap" in options else modeling_llama
+    if module.sinks is not None:
+        model = modeling_gpt_oss
+        module.sinks = module.sinks.to(q.device, q.dtype)
+    out, _ = model.eager_attention_forward(module, q, k, v, **options)
+    return out.transpose(1, 2)
+
+
+def _fused_options(problem: Inputs) -> Options:
+    spec = problem.spec
+    module = SimpleNamespace(num_key_value_groups=spec.group, is_causal=False)
+    found: Options = {"module": module, "attention_mask": None, "scaling": spec.factor}
+    if is_alone(problem, Causal("top-left")) and spec.queries > 1:
+        return found | {"is_causal": True}
+    return found | masked(problem, "attention_mask", "torch")
+
+
+def _fused(q: Tensor, k: Tensor, v: Tensor, **options: Tensor) -> Tensor:
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    out, _ = sdpa_attention_forward(options.pop("module"), q, k, v, **options)
+    return out.transpose(1, 2)
+
+
+_TRANSFORMERS = replace(
+    INSIDE["torch"], packages={"transformers": "transformers", "torch": "torch"}
+)
+
+
 ADAPTERS: dict[str, Adapter] = {
+    "transformers": replace(
+        _TRANSFORMERS,
+        attend=_eager,
+        options=_eager_options,
+        excludes=_not_both,
+        models={
+            "float32": "flash float32",
+            "float16": "logits float16",
+            "bfloat16": "logits bfloat16",
+        },
+        fully_masked="mean",
+        can=ALL,
+    ),
+    "transformers-sdpa": replace(_TRANSFORMERS, attend=_fused, options=_fused_options),
     "x-transformers": replace(
         _ATTEND,
         attend=_attend,

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from constructive.kernels import Backward, Problem, Quantized, Spec, bounds, examine, merges
-from constructive.kernels.adapters.adapter import Refused
+from constructive.kernels.adapters import Refused
 from constructive.kernels.checking import arranged
 from constructive.kernels.inputs import from_layout
 from constructive.kernels.masks import Boolean, Causal
