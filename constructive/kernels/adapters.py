@@ -418,7 +418,7 @@ _ONNXRUNTIME = replace(
 # MultiHeadAttention: masks as padding of keys or as numbers that are added.
 
 
-def _multihead_options(problem: Inputs) -> Options:
+def _padded_options(problem: Inputs) -> Options:
     spec, found = problem.spec, scaled(problem)
     only = spec.masks[0] if len(spec.masks) == 1 and problem.added is None else None
     if isinstance(only, Causal) and spec.queries == spec.keys:
@@ -428,7 +428,7 @@ def _multihead_options(problem: Inputs) -> Options:
     return found | masked(problem, "attention_bias", additive=True)
 
 
-def _multihead(
+def _of_runtime(
     q: Tensor, k: Tensor, v: Tensor, *, key_padding_mask: Tensor = None,
     attention_bias: Tensor = None, **attributes: Tensor,
 ) -> Tensor:  # fmt: skip
@@ -545,8 +545,8 @@ RUNTIMES: dict[str, Adapter] = {
     "onnxruntime": _ONNXRUNTIME,
     "onnxruntime-mha": replace(
         _ONNXRUNTIME,
-        attend=_multihead,
-        options=_multihead_options,
+        attend=_of_runtime,
+        options=_padded_options,
         layout="BTHd",
         models={"float32": "flash float32"},
         fully_masked="nan",

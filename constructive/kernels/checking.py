@@ -15,8 +15,8 @@ from constructive.kernels.answer import BASES, expected_logits, expected_lse, se
 from constructive.kernels.describe import Description, LogitReport, LseReport
 from constructive.kernels.encodings import Paged, Quantized
 from constructive.kernels.facts import Facts
-from constructive.kernels.formula import Change, Memory, Rows, attention
 from constructive.kernels.inputs import LAYOUTS, PLACES, Pool, from_layout
+from constructive.kernels.mistakes import Change, Memory, Rows, attention, mistakes
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec, as_float64, format_of
 from constructive.support.arrays import Array, Booleans, Integers, first_place
@@ -239,8 +239,6 @@ class Report:
         return _Sample(rows, out, expected, rows.of(self.wrong), rows.of(self._told))
 
     def _mistakes(self, sample: "_Sample") -> Mapping[str, Change]:
-        from constructive.kernels.names import mistakes  # noqa: PLC0415 - right outputs need none
-
         return mistakes(sample.rows)
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 from constructive.exact.float_model import FORMATS, nearest
 from constructive.kernels.answer import BASES, LN2, Lse, expected_lse
 from constructive.kernels.facts import SIZES, Condition, Facts, relate, separate, span
-from constructive.kernels.formula import LARGEST, Rows
+from constructive.kernels.mistakes import LARGEST, Rows
 from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array, Booleans, Integers, first_place
 from constructive.support.errors import ParameterError
