@@ -34,7 +34,8 @@ from constructive.kernels import (
 )
 from constructive.kernels.masks import Causal, Given, RightPadding
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "kernels"))
+TESTS = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(TESTS / "kernels"), str(TESTS)]
 
 import test_encodings as encoded
 import test_gradients as gradients

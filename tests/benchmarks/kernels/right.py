@@ -20,7 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "kernels"))
+TESTS = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(TESTS / "kernels"), str(TESTS)]
 
 import kernel_programs as programs
 import ml_dtypes
