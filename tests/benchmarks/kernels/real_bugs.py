@@ -34,8 +34,8 @@ from constructive.kernels import (
 )
 from constructive.kernels.masks import Causal, Given, RightPadding
 
-TESTS = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(TESTS / "kernels"), str(TESTS)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "kernels"))
 
 import test_encodings as encoded
 import test_gradients as gradients

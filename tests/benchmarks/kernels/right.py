@@ -20,8 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-TESTS = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(TESTS / "kernels"), str(TESTS)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "kernels"))
 
 import kernel_programs as programs
 import ml_dtypes
