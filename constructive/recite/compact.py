@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from constructive.layers.record import DecoderRecord
 from constructive.recite.causal import EXACT, CausalLayer, Signs, picks
 from constructive.recite.compact_readout import Shortest, rounded, shortest
 from constructive.recite.compact_tokens import (
@@ -23,7 +22,7 @@ from constructive.recite.compact_tokens import (
     points_of,
 )
 from constructive.recite.corpus import Text
-from constructive.recite.decoder import Decoder
+from constructive.recite.decoder import Decoder, DecoderRecord
 from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import (
     ParameterError,
