@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-from contextlib import suppress
 from copy import copy
 from fractions import Fraction
 from functools import cached_property
@@ -287,17 +286,19 @@ class Size(Claim):
     statement = "{} non-zero parameters <= {}: Theorem 7 for {}"
 
     unshown = "non-zero parameters are no more than Theorem 7 says"
+    shown = ()  # the numbers of the statement, once they are known to be possible
 
     def numbers(self, about):
-        with suppress(ValueError):
-            sizes = require_sizes(self.evidence)
-            named = ", ".join(f"{name} {sizes[name]}" for name in NAMES)
-            return about.problem[0].nonzero, bound_of(sizes), named
-        return ()
+        del about
+        return self.shown
 
     def check(self, about):
-        check_size(self.evidence, *about.problem)
-        return self.numbers(about)
+        nonzero, bound = about.problem[0].nonzero, check_size(self.evidence, *about.problem)
+        named = ", ".join(f"{name} {self.evidence[name]}" for name in NAMES)
+        self.shown = nonzero, bound, named
+        if nonzero > bound:
+            raise Refuted(f"{nonzero} parameters, above {bound}", nonzero)
+        return self.shown
 
 
 def require_sizes(evidence):
@@ -349,8 +350,7 @@ def check_size(evidence, memorizer, tokens, ids, expected, work):
         "key_bits": min(sizes["sum_bits"], 2 * keys.bit_length() + SPARE),
     }
     require(all(sizes[name] <= allowed[name] for name in allowed), f"sizes are above {allowed}")
-    if memorizer.nonzero > (bound := bound_of(sizes)):
-        raise Refuted(f"{memorizer.nonzero} parameters, above {bound}", memorizer.nonzero)
+    return bound_of(sizes)
 
 
 def extents(memorizer, tokens, work):
