@@ -17,7 +17,7 @@ are spanned by tokens, delta by differences of tokens of one context, and q by q
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb
@@ -282,6 +282,27 @@ def factors_at(base: Base, dataset: Dataset, rng: np.random.Generator) -> modula
     raise VanishingDenominatorError
 
 
+def moments(
+    groups: Sequence[slice], readouts: Array, tokens: Array, chunk: Chunk[Quotients], prime: int
+) -> Iterator[tuple[int, Array, Array]]:
+    """Yield heads h, rows (C U_h)_j (B, m, d) and averages of tokens (B, d), modulo p.
+
+    readouts: U (H, d, m), as residues;  tokens: of a chunk in which each group has one attention
+    """
+    inverses = chunk.attention.inverses[..., np.newaxis]
+    attention = modular.reduce(chunk.attention.numerators * inverses, prime)
+    averages = modular.reduce(chunk.representation.numerators * inverses, prime)
+    for index, group in enumerate(groups):
+        weights, average = attention[:, index, :, np.newaxis], averages[:, index]
+        for head in range(group.start, group.stop):
+            product = modular.product(tokens, readouts[head], prime)
+            seen = modular.reduce(weights * product, prime)
+            covariances = modular.product(seen.transpose(0, 2, 1), tokens, prime)
+            means = modular.product(average, readouts[head], prime)[..., np.newaxis]
+            covariances -= modular.reduce(means * average[:, np.newaxis], prime)
+            yield head, modular.reduce(covariances, prime), average
+
+
 def _compressed(base: Base, dataset: Dataset, point: Point, rng: np.random.Generator) -> Array:
     """Return the derivative times random vectors, as residues: (T m, N)."""
     prime, (heads, width, outputs) = point.prime, base.readouts.shape
@@ -308,33 +329,18 @@ def _compressed(base: Base, dataset: Dataset, point: Point, rng: np.random.Gener
         return modular.product(left, right, prime)
 
     def fill(chunk: Chunk[Quotients]) -> None:
-        block, rows = chunk.block, chunk.rows
-        attention = modular.reduce(
-            chunk.attention.numerators * chunk.attention.inverses[..., np.newaxis], prime
-        )
-        averages = modular.reduce(
-            chunk.representation.numerators * chunk.attention.inverses[..., np.newaxis], prime
-        )
-        tokens = arithmetic.values(view.tokens[block.groups])[:, block.keys]
+        rows = chunk.rows
         queries = modular.residues(view.queries[rows], prime, units[1])[:, np.newaxis]
-        for index, group in enumerate(base.groups):
-            weights, average = attention[:, index, :, np.newaxis], averages[:, index]
-            for head in range(group.start, group.stop):
-                left, right, other_left, other_right, of_average = mixtures(head)
-                seen = modular.reduce(weights * times(tokens, readouts[head]), prime)
-                covariances = times(seen.transpose(0, 2, 1), tokens)
-                means = times(average, readouts[head])[..., np.newaxis]
-                covariances -= modular.reduce(means * average[:, np.newaxis], prime)
-                modular.reduce(covariances, prime)
-                found = times(covariances, left) * times(times(queries, query[head]), right)
-                out[rows] += modular.reduce(found, prime)
-                found = times(times(covariances, key[head]), other_left) * times(
-                    queries, other_right
-                )
-                out[rows] += modular.reduce(found, prime)
-                if head == group.start:
-                    parts = of_average.reshape(outputs, width, count)
-                    out[rows] += times(average, parts).transpose(1, 0, 2)
+        tokens = arithmetic.values(view.tokens[chunk.block.groups])[:, chunk.block.keys]
+        for head, covariances, average in moments(base.groups, readouts, tokens, chunk, prime):
+            left, right, other_left, other_right, of_average = mixtures(head)
+            found = times(covariances, left) * times(times(queries, query[head]), right)
+            out[rows] += modular.reduce(found, prime)
+            found = times(times(covariances, key[head]), other_left) * times(queries, other_right)
+            out[rows] += modular.reduce(found, prime)
+            if head in firsts:
+                parts = of_average.reshape(outputs, width, count)
+                out[rows] += times(average, parts).transpose(1, 0, 2)
             modular.reduce(out[rows], prime)
 
     weights = base.query_weights[firsts], base.key_weights[firsts]
