@@ -388,6 +388,10 @@ def free_capacity(
     memorize, which free heads do, too
     """
     total, m = len(different), dataset.target_dim
+    if fixed == total:  # nothing is left to find, and with many outputs the search takes minutes
+        return CapacityBounds(
+            total, "fixed heads", total, f"{total} different examples", different[:0]
+        )
     dataset = dataset.take(different)
     report("zero point", 0, 1)
     data = Dimensions.of_data(dataset)
@@ -544,7 +548,7 @@ def capacity(
         raise ParameterError(
             "neither a dataset nor its sizes are given",
             witness=dataset,
-            suggestion="capacity(dataset, ...), or context_size= and width=",
+            suggestion="a dataset, or context_size= and width=",
         )
     require_positive(context_size=context_size, width=width)
     if num_heads > MOST:

@@ -149,6 +149,16 @@ def numbers(found):
     return [(some.at_least, some.at_most) for some in (found.fixed, found.free)]
 
 
+def test_what_fixed_heads_memorize_whole_is_not_searched_again():
+    data = generators.uniform(num_examples=7, context_size=3, width=5, target_dim=4)
+    twice = Dataset(*(np.concatenate([part, part]) for part in (
+        data.contexts, data.queries, data.targets
+    )))  # fmt: skip
+    found = capacity(twice, num_heads=2, head_dim=2)
+    assert (found.fixed.at_least, found.free.at_least, found.free.at_most) == (7, 7, 7)
+    assert found.free.why_at_least == "fixed heads"
+
+
 def test_capacity_of_sizes_and_of_data_agree():
     sizes = capacity(num_heads=3, head_dim=2, context_size=4, width=6)
     assert numbers(sizes) == [(18, 18), (44, 78)]
