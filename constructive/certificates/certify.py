@@ -345,8 +345,9 @@ def _checked_claims(
     listed = list(asked) if isinstance(asked, Iterable) else []
     unknown = [name for name in listed if not isinstance(name, str) or name not in known]
     if unknown or not listed:
-        hint = "; labels of layers with an output for each class (Dataset.of_classes)"
-        hint *= any(isinstance(name, str) and name == "labels" for name in unknown)
+        if "labels" in unknown and about == LAYERS.words:
+            about += " with one output"
+        hint = "; labels of data from Dataset.of_classes" * ("labels" in unknown)
         named = listed and all(isinstance(name, str) for name in listed)
         words = repr(" ".join(listed)) if named else shown(claims)
         raise ParameterError(
