@@ -16,12 +16,11 @@ import numpy as np
 
 from constructive.support.errors import (
     ParameterError,
-    PrecisionError,
     require_positive,
     require_seed,
     shown,
 )
-from constructive.support.verdict import Claim, Verdict
+from constructive.support.verdict import Claim
 
 MOST_BITS = 4096  # Bits after which an undecided claim stays so, by default
 _FEWEST_BITS = 2
@@ -125,11 +124,6 @@ class ClaimKind(ABC):
         options: CertifyOptions,
     ) -> None:
         """Raise ParameterError, before any work, for options that these weights cannot have."""
-
-    def undecided(self, statement: str, failure: PrecisionError) -> Claim:
-        """Return the claim, where arithmetic is not precise enough to say anything."""
-        detail = f"{failure.problem}; {failure.suggestion}"
-        return Claim(self.name, statement, Verdict.UNDECIDED, detail)
 
     @abstractmethod
     def judge(self, subject: Subject[Any, Any]) -> Claim:
