@@ -26,6 +26,7 @@ _HOMES = {
     "Explanation": "constructions.build",
     "explain": "constructions.build",
     "generators": "data",
+    "plot_heads": "figures.heads",
     "Text": "recite.corpus",
     "Dataset": "data.dataset",
     "token_mixing": "data.dataset",
@@ -36,6 +37,7 @@ _HOMES = {
     "CausalLayer": "recite.causal",
     "Decoder": "recite.decoder",
     "ExtendedLayer": "layers.extended",
+    "HeadRecipe": "layers.memorizer",
     "Memorizer": "layers.memorizer",
     "RationalLayer": "constructions.rational",
     "build_rational": "constructions.rational",
@@ -89,8 +91,10 @@ if TYPE_CHECKING:
     from constructive.data.dataset import token_mixing as token_mixing
     from constructive.data.padded import Padded as Padded
     from constructive.data.padded import padded as padded
+    from constructive.figures.heads import plot_heads as plot_heads
     from constructive.layers.extended import ExtendedLayer as ExtendedLayer
     from constructive.layers.layer import AttentionLayer as AttentionLayer
+    from constructive.layers.memorizer import HeadRecipe as HeadRecipe
     from constructive.layers.memorizer import Memorizer as Memorizer
     from constructive.layers.record import BuildRecord as BuildRecord
     from constructive.layers.record import DecoderRecord as DecoderRecord

@@ -196,9 +196,9 @@ def certify(
 
     This function looks for evidence; the verdict is the checker's (`constructive/checker`), on the
     arrays in memory. A claim that cannot be decided does not raise: its verdict is UNDECIDED.
-    Paired heads are proved in float64 with bounds, without a T x T matrix (`claims.paired`); where
-    that fails, or *labels* is asked for in the same call, they are judged as any others. Above
-    T = 2,000 ask for *rank* in one call, and for *labels* in another one.
+    Paired heads are proved in float64 with bounds, without a T x T matrix; where that fails, or
+    *labels* is asked for in the same call, they are judged as any others. Above T = 2,000 ask for
+    *rank* in one call, and for *labels* in another one.
 
     An option that none of the claims takes is refused: no certificate may be read as if it were
     about that option. A `seed` is never refused, as any seed proves the same.

@@ -6,7 +6,9 @@ from .claim import UNDECIDED as UNDECIDED
 from .float_model import MODELS as MODELS
 from .layers import Layer as Layer
 from .near import distances as distances
+from .paired import PairedLayer as PairedLayer
 from .verify import STATEMENTS as STATEMENTS
 from .verify import check as check
 from .verify import layer as layer
+from .verify import paired_layer as paired_layer
 from .verify import verify as verify

@@ -180,7 +180,9 @@ class Rank(Claim):
 def require_possible(shapes, data):
     """Refute a rank which no weights of these shapes have on these data."""
     total, size, width, _, heads, *_ = shapes
-    if data["contexts"].ndim == 2 and total > heads * (size - 1) + 1:
+    contexts, lengths = data["contexts"], data.get("lengths")
+    own = len(contexts.shape) == 3
+    if not own and total > heads * (size - 1) + 1:
         bound = heads * (size - 1) + 1
         detail = f"on a shared context rank Z <= H(n - 1) + 1 = {bound} < {total}, since attention "
         raise Refuted(f"{detail}weights sum to one", bound)
@@ -189,14 +191,17 @@ def require_possible(shapes, data):
         detail = f"Z has {columns} different columns, fewer than {total} examples"
         raise Refuted(detail, columns)
     seen = {}
-    for t, query in enumerate(data["queries"].astype(np.float64) + 0.0):
-        context = data["contexts"][t if data["contexts"].ndim == 3 else slice(None)]
-        count = int(data["lengths"][t]) if "lengths" in data else len(context)
-        tokens = sorted(token.tobytes() for token in context[:count].astype(np.float64) + 0.0)
-        first = seen.setdefault((query.tobytes(), b"".join(tokens)), t)
-        if first != t:
-            detail = f"examples {first} and {t} are one input, so two rows of Z are equal"
-            raise Refuted(detail, (first, t))
+    for rows in chunks(total, size * width, CHUNK):
+        tokens = contexts[rows] if own else np.broadcast_to(contexts, (total, size, width))[rows]
+        for k, t in enumerate(range(total)[rows]):
+            context = tokens[k, : size if lengths is None else int(lengths[t])]
+            hashed = hashlib.sha256((data["queries"][t].astype(np.float64) + 0.0).tobytes())
+            whole = context.astype(np.float64) + 0.0
+            hashed.update(b"".join(sorted(token.tobytes() for token in whole)))
+            first = seen.setdefault(hashed.digest(), t)
+            if first != t:
+                detail = f"examples {first} and {t} are one input, so two rows of Z are equal"
+                raise Refuted(detail, (first, t))
 
 
 class RankOfDecoder(Rank):

@@ -14,7 +14,7 @@ from .files import read_json, require, require_claims, silent
 from .labels import Labels
 from .layers import Layer
 from .near import Near
-from .paired import PairedError, PairedLayer, PairedRank
+from .paired import PairedLayer, PairedRank
 from .rank import Grouping, Rank, RankOfDecoder
 from .real import Error
 from .sequences import Equality, Sequences, Size
@@ -23,7 +23,7 @@ from .sequences import Equality, Sequences, Size
 
 CLAIMS = {
     Layer: (Grouping, Rank, Error, Labels, Onto, Near, Impossible, AlmostImpossible),
-    PairedLayer: (PairedRank, PairedError),
+    PairedLayer: (PairedRank, Error),
     Decoder: (RankOfDecoder, Recites, Executed),
     Sequences: (Equality, Size),
 }
@@ -41,6 +41,12 @@ def layer(weights, data, *, hashes=b"", quick=False, bits=4096, jobs=1, tell=sil
     """
     pieces.take(jobs)
     return Layer(weights, data, hashes, Options(quick, (), math.inf, math.inf, tell, bits))
+
+
+def paired_layer(weights, data, *, jobs=1, tell=silent):
+    """The same of heads in pairs; contexts may be what has rows, a shape, max and min."""
+    pieces.take(jobs)
+    return PairedLayer(weights, data, tell)
 
 
 def verify(name, evidence, about):
@@ -83,5 +89,4 @@ def statements(kind, content, files, options):
         require(found.verdict == PROVED, f"{name}: {found.detail}")
         shown[name] = found.statement
         require(told[name]["statement"] == shown[name], f"it does not state: {shown[name]}")
-    about.conclude(claims)
     return shown

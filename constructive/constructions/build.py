@@ -39,7 +39,7 @@ from constructive.data.dataset import Dataset, different_inputs
 from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.exact.softmax import NudgedFloats
 from constructive.layers import extended, residues
-from constructive.layers.extended import MOST_BITS, ExtendedLayer, FloatLayer
+from constructive.layers.extended import MOST_BITS, ExtendedLayer
 from constructive.layers.layer import FLOAT64_BITS
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import BuildRecord, require_float_layer
@@ -642,7 +642,8 @@ def _measured(
     """
     layer = _finished(built.layer, record)
     if built.labels:  # outputs are scores, and no numbers of the targets
-        return Memorizer(layer, dataclasses.replace(record, max_error=layer.max_error(data)))
+        measured = dataclasses.replace(record, max_error=layer.max_error(data))
+        return Memorizer(layer, measured, built.saturating)
     errors = np.full(data.target_dim, np.inf)
     if options.precision in ("auto", FLOAT64_BITS):
         report("measure the error", 0, 1)
@@ -656,12 +657,12 @@ def _measured(
         if (worst <= _allowed(data, tolerance)).all():
             error = float(errors.max())
             measured = dataclasses.replace(record, max_error=error, own_heads=not whole)
-            return Memorizer(layer, measured)
+            return Memorizer(layer, measured, built.saturating)
         errors = worst
     if options.precision == FLOAT64_BITS:
         raise _imprecise(data, record, built, errors)
     precisions = _LADDER if options.precision == "auto" else (int(options.precision),)
-    return _extended(data, built.layer, record, precisions, tolerance, rng)
+    return _extended(data, built, record, precisions, tolerance, rng)
 
 
 def _allowed(data: Dataset, tolerance: float) -> Array:
@@ -674,14 +675,14 @@ def _allowed(data: Dataset, tolerance: float) -> Array:
 
 def _extended(
     dataset: Dataset,
-    of_floats: FloatLayer,
+    built: Built,
     record: BuildRecord,
     precisions: tuple[int, ...],
     tolerance: float,
     rng: np.random.Generator,
 ) -> Memorizer:
     """Return the memorizer with the first readout of these precisions that is exact enough."""
-    layer = require_float_layer(of_floats, "readouts of more bits")
+    layer = require_float_layer(built.layer, "readouts of more bits")
     report("solve in balls", 0, 1)
     total = dataset.num_examples
     found = residues.search(layer, dataset, rng)
@@ -705,7 +706,7 @@ def _extended(
         if (errors <= _allowed(dataset, tolerance)).all():
             error = float(errors.max())
             record = dataclasses.replace(record, max_error=error, precision=precision)
-            return Memorizer(solved, record)
+            return Memorizer(solved, record, built.saturating)
     largest = np.abs(dataset.target_matrix).max(axis=0)
     worst = int(np.argmax(errors / np.maximum(largest, np.finfo(float).tiny)))
     more = min(2 * precision, MOST_BITS)

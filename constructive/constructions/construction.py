@@ -128,6 +128,7 @@ class Built:
     scale: float = 1.0  # by which readouts were multiplied, so that steps contract
     labels: bool = False  # whether the largest output is that of the label, and nothing else is met
     fraction: float = 0.0  # share of the examples on which heads had to saturate
+    saturating: Array | None = None  # w of each head (H, d), zero where sharpness is 0
 
 
 # What was built; or what the data do not meet, as a value: "auto" goes on to another construction,

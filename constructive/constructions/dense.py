@@ -94,6 +94,7 @@ class Dense(Construction):
             solution.condition,
             records,
             fraction=options.saturated_fraction,
+            saturating=np.stack([head.w for head in built]),
         )
 
 

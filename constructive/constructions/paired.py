@@ -77,7 +77,7 @@ Weights = tuple[Array, Array]  # W_Q and W_K of some heads
 class BuiltPairs:
     """Some consecutive pairs, and all that the readout needs to know of them.
 
-    query_weights, key_weights: (P', 2, d, d_h);  sharpness: (P',)
+    query_weights, key_weights: (P', 2, d, d_h);  sharpness: (P',), along w: (P', d)
     own: (T'', d), x_{t,p} of the examples of these pairs;  again: the same in a forward pass
     extra: (T'',), what the extra example adds to each of them (`Reader`)
     positions, pairs: (k,), the unsaturated entries off the diagonal blocks;  coupled: (k, d)
@@ -86,6 +86,7 @@ class BuiltPairs:
     query_weights: Array
     key_weights: Array
     sharpness: Array
+    w: Array
     own: Array
     again: Array
     extra: Array
@@ -294,10 +295,10 @@ def _build(
         weights = query_weights[index], key_weights[index]
         sought.append(Pair(start, end, queries, *weights, queries.axes(2)))
         sought[index].write(ordered, np.random.default_rng((entropy, number)))
-    sharpness, leftover = np.zeros(count), []
+    sharpness, w, leftover = np.zeros(count), np.zeros((count, width)), []
     for index, (pair, chosen) in enumerate(zip(sought, _chosen(ordered, sought), strict=True)):
-        pair.query_weights[:, :, 0] += chosen.sharpness * (pair.axes @ chosen.unit)
-        sharpness[index] = chosen.sharpness
+        sharpness[index], w[index] = chosen.sharpness, pair.axes @ chosen.unit
+        pair.query_weights[:, :, 0] += chosen.sharpness * w[index]
         leftover.append(chosen.leftover)
     positions = np.concatenate(leftover)
     columns = np.repeat(np.arange(count), [len(each) for each in leftover])
@@ -313,6 +314,7 @@ def _build(
         query_weights,
         key_weights,
         sharpness,
+        w,
         own,
         again,
         extra,
@@ -693,6 +695,7 @@ class PairedHeads(Construction):
             order=tuple(ordered.order.tolist()),
             coupled=len(built.positions),
             fraction=options.saturated_fraction,
+            saturating=np.pad(np.repeat(built.w, 2, axis=0), pad[:2]),
         )
 
 

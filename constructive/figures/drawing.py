@@ -110,10 +110,11 @@ def save(figure: Any, path: Path) -> None:  # noqa: ANN401
     """
     require_picture(path)
     with replacing(path) as file:
-        file.write(_svg(figure) if path.suffix.lower() == ".svg" else _png(figure))
+        file.write(_svg(figure) if path.suffix.lower() == ".svg" else png(figure))
 
 
-def _png(figure: Any) -> bytes:  # noqa: ANN401
+def png(figure: Any) -> bytes:  # noqa: ANN401
+    """Return a picture as a PNG file."""
     content = io.BytesIO()
     figure.savefig(content, format="png", dpi=200)
     return content.getvalue()

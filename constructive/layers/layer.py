@@ -29,6 +29,7 @@ from constructive.data.shapes import ExampleShapes
 from constructive.exact.float_model import FLOAT32
 from constructive.exact.softmax import FactoredFloats, Floats
 from constructive.layers.attention import Chunk, View, after_attention, examples, flat
+from constructive.layers.projections import weights_of
 from constructive.support.arrays import (
     CHUNK_BYTES,
     Array,
@@ -294,6 +295,60 @@ class AttentionLayer(HeadShapes):
             np.concatenate([copy_through] * num_heads),
             copy_through[:, :target_dim].copy(),
         )
+
+    @classmethod
+    def from_projections(
+        cls,
+        query: npt.ArrayLike,
+        key: npt.ArrayLike,
+        value: npt.ArrayLike,
+        output: npt.ArrayLike,
+        num_heads: int,
+        num_kv_heads: int | None = None,
+        *,
+        readout: npt.ArrayLike | None = None,
+        query_bias: npt.ArrayLike | None = None,
+        value_bias: npt.ArrayLike | None = None,
+        output_bias: npt.ArrayLike | None = None,
+        readout_bias: npt.ArrayLike | None = None,
+    ) -> "AttentionLayer":
+        """Return the attention of a checkpoint, in float64, from its arrays (out, in).
+
+        Logits are divided by sqrt(d_h), in W_Q, which is rounded unless d_h is a power of 4. With a
+        bias the layer takes data with a constant entry (`Dataset.with_constant`). A bias of the
+        keys changes nothing: it adds the same to all logits of a head. A layer that rotates queries
+        and keys by their positions (RoPE) is not of this form.
+
+        Args:
+            query: (H d_h, d); tensors are read as numbers
+            key: (G d_h, d)
+            value: (G d_v, d)
+            output: (d_o, H d_v)
+            num_heads: H
+            num_kv_heads: G, heads of keys and values, each for H / G heads in turn; by default H
+            readout: (d_out, d_o), a linear map of the outputs; by default none
+            query_bias: (H d_h,)
+            value_bias: (G d_v,)
+            output_bias: (d_o,)
+            readout_bias: (d_out,)
+
+        Raises:
+            DataError: for what are not finite matrices
+            ParameterError: for numbers of heads that are not positive, and shapes that do not fit
+
+        Example:
+            >>> projections = np.ones((4, 3)), np.ones((2, 3)), np.ones((2, 3)), np.ones((3, 4))
+            >>> AttentionLayer.from_projections(*projections, num_heads=2, num_kv_heads=1)
+            AttentionLayer(H=2, d=3, d_h=2, d_v=2, d_out=3, float64)
+        """
+        projections = {"query": query, "key": key, "value": value, "output": output}
+        biases = {
+            "query_bias": query_bias,
+            "value_bias": value_bias,
+            "output_bias": output_bias,
+            "readout_bias": readout_bias,
+        }
+        return cls(*weights_of(projections, readout, num_heads, num_kv_heads, biases))
 
     @property
     def tensors(self) -> dict[str, Array]:

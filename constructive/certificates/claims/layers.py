@@ -32,14 +32,19 @@ class Proposed(ClaimKind):
 
     def judge(self, subject: Subject[Any, Any]) -> Claim:
         """Let the checker judge what is proposed."""
-        about, given = layer_of(subject), self.propose(subject)
-        found = checker.verify(self.name, given, about)
-        verdict = Verdict[found.verdict]
-        if verdict is Verdict.UNDECIDED:
-            detail = given.get("advice", found.detail)
-            return Claim(self.name, found.statement, verdict, detail)
-        proof = given if verdict is Verdict.PROVED else {}
-        return Claim(self.name, found.statement, verdict, found.detail, found.witness, proof)
+        about = layer_of(subject)
+        return judged(self.name, self.propose(subject), about)
+
+
+def judged(name: str, given: Evidence, about: checker.Layer | checker.PairedLayer) -> Claim:
+    """Return what the checker finds of the claim of that name with this evidence."""
+    found = checker.verify(name, given, about)
+    verdict = Verdict[found.verdict]
+    if verdict is Verdict.UNDECIDED:
+        detail = given.get("advice", found.detail)
+        return Claim(name, found.statement, verdict, detail)
+    proof = given if verdict is Verdict.PROVED else {}
+    return Claim(name, found.statement, verdict, found.detail, found.witness, proof)
 
 
 def layer_of(subject: Subject[Any, Dataset]) -> checker.Layer:

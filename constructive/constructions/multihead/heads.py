@@ -229,15 +229,16 @@ _SPAN_TOLERANCE = 1e-11
 
 @dataclass(frozen=True, eq=False)
 class GroupHead:
-    """One head's W_Q and W_K, both (d, d_h), with its group and its sharpness c.
+    """One head's W_Q and W_K, both (d, d_h), with its group, and its sharpness c along w (d,).
 
-    `sharpness` is 0 for a head that has no saturating part.
+    Both are 0 for a head that has no saturating part.
     """
 
     group: Group
     query_weights: Array
     key_weights: Array
     sharpness: float
+    w: Array
 
 
 def construct(
@@ -328,7 +329,7 @@ def _saturated_head(
     query_weights[:, :size] = group.dual_basis
     key_weights[:, :size] = key_vectors.T
     if size >= min(head_dim, width):
-        return GroupHead(group, query_weights, key_weights, 0.0)
+        return GroupHead(group, query_weights, key_weights, 0.0, np.zeros(width))
     w_star_queries = saturation.dataset.queries @ group.dual_basis @ key_vectors
     with np.errstate(over="ignore", invalid="ignore"):  # what is no number saturates nothing
         logit_range = 2.0 * radius * _row_lengths(w_star_queries)
@@ -339,7 +340,7 @@ def _saturated_head(
     # Half of c on each side, so that neither factor is large.
     query_weights[:, size] = math.sqrt(sharpness) * w
     key_weights[:, size] = math.sqrt(sharpness) * saturation.direction.vector
-    return GroupHead(group, query_weights, key_weights, sharpness)
+    return GroupHead(group, query_weights, key_weights, sharpness, w)
 
 
 def key_vectors(
@@ -404,6 +405,7 @@ def _rank_one_head(
     direction = saturation.direction.vector
     scales = _group_scales(group, saturation)
     query_vector = group.dual_basis @ scales
+    w: Array = np.zeros(dataset.width)
     sharpness = 0.0
     if group.size < dataset.width:
         chosen = saturation.sharpen(group, scale=np.abs(dataset.queries @ query_vector))
@@ -414,7 +416,7 @@ def _rank_one_head(
     query_weights, key_weights = np.zeros((2, dataset.width, head_dim))
     query_weights[:, 0] = query_vector
     key_weights[:, 0] = direction
-    return GroupHead(group, query_weights, key_weights, sharpness)
+    return GroupHead(group, query_weights, key_weights, sharpness, w)
 
 
 def _group_scales(group: Group, saturation: _Saturation) -> Array:
