@@ -17,22 +17,22 @@ are spanned by tokens, delta by differences of tokens of one context, and q by q
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import pairwise
 from math import comb
+from typing import NamedTuple
 
 import numpy as np
 
+from constructive import checker
 from constructive.data.dataset import Dataset, different_inputs
 from constructive.data.shapes import require_examples
 from constructive.exact import dyadic, modular
-from constructive.exact.softmax import Point, Quotients, Residues, VanishingDenominatorError
-from constructive.layers.attention import Chunk, after_attention, examples
+from constructive.exact.softmax import VanishingDenominatorError
 from constructive.support import tables
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import ParameterError, in_three_parts, require_positive
-from constructive.support.work import one_blas_thread, report
+from constructive.support.work import one_blas_thread, report, workers
 from constructive.theory.bounds import MOST, saturated_capacity, sized_spans
 from constructive.theory.capacity import dependent_rows, fixed_capacity, spans_of
 
@@ -199,38 +199,21 @@ def heads_at_load(
     return 1 + bisect_left(range(1, most), 1, key=enough)
 
 
-# The rank at given weights and data, modulo a prime. One head of each group is attended with.
-#
-# Row (t, j) of the derivative of output j of example t has the blocks, for each head h with the
-# attention of its group, average g and covariance C of the tokens,
-#
-#     keys      (C U_h)_j x Q_h^T e        queries   (K_h^T C U_h)_j x e        readouts   g at j
-#
-# which is never formed. It is multiplied by random product vectors, so that each column costs two
-# products of vectors with d entries: what is left has as many columns as rows. A rank that is found
-# is a lower bound whatever these vectors are. Tokens are divided by one power of two, and queries
-# by another, so that blocks are multiplied by powers of two.
+# The rank at given weights and data, modulo a prime: the checker multiplies the derivative by
+# random vectors, so that it has as many columns as rows. A rank that is found is a lower bound.
 
 
 _LARGEST_WEIGHT = 1 << 20
 _POINTS = 20  # that are tried while a denominator of softmax vanishes
-_CHUNK_BYTES = 1 << 26  # of temporary arrays: random vectors are drawn again for each chunk
 
 
-@dataclass(frozen=True, eq=False)
-class Base:
+class Base(NamedTuple):
     """Integer weights at which the derivative is taken, as floats; groups share an attention."""
 
     query_weights: Array  # (H, d, d_h)
     key_weights: Array  # (H, d, d_h)
     readouts: Array  # (H, d, m), of sum zero in each group where outputs are zero
-    groups: tuple[slice, ...]  # of heads
-
-    @cached_property
-    def columns(self) -> int:
-        """The number of entries of all weights, the readouts of a group counted once."""
-        outputs = len(self.groups) * int(self.readouts[0].size)
-        return int(self.query_weights.size + self.key_weights.size) + outputs
+    groups: list[slice]  # of heads
 
 
 def draw_zero_point(
@@ -262,7 +245,7 @@ def draw_weights(
     query, key = rng.integers(1, _LARGEST_WEIGHT, (2, num_heads, width, head_dim)).astype(float)
     readouts = rng.integers(1, _LARGEST_WEIGHT, (num_heads, width, outputs)).astype(float)
     stops = np.cumsum(sizes or (1,) * num_heads).tolist()
-    groups = tuple(slice(*ends) for ends in zip([0, *stops[:-1]], stops, strict=True))
+    groups = [slice(*ends) for ends in pairwise([0, *stops])]
     return Base(query, key, readouts, groups)
 
 
@@ -272,77 +255,15 @@ def factors_at(base: Base, dataset: Dataset, rng: np.random.Generator) -> modula
     Rows are (t, j), example after example. It takes one array of (T m)^2 numbers.
     """
     prime = next(modular.safe_primes())
+    about = checker.layer({}, dataset.arrays, jobs=workers(), tell=report)
     for _ in range(_POINTS):
-        point = Point(prime, int(rng.integers(2, prime - 1)))
+        point = prime, int(rng.integers(2, prime - 1))
         try:
-            rows = _compressed(base, dataset, point, rng)
-        except VanishingDenominatorError:
+            rows = checker.derivative(base, about.data, point, report)
+        except ValueError:  # a denominator of softmax vanishes at this point
             continue
         return modular.factor(rows, prime, overwrite=True)
     raise VanishingDenominatorError
-
-
-def _compressed(base: Base, dataset: Dataset, point: Point, rng: np.random.Generator) -> Array:
-    """Return the derivative times random vectors, as residues: (T m, N)."""
-    prime, (heads, width, outputs) = point.prime, base.readouts.shape
-    view = examples(dataset.contexts, dataset.queries)
-    units = modular.least_exponent(view.tokens), modular.least_exponent(view.queries)
-    arithmetic = Residues(point, *units)
-    firsts = [group.start for group in base.groups]
-    total = dataset.num_examples * outputs
-    count = min(total, base.columns)
-    out = np.zeros((dataset.num_examples, outputs, count))
-    query, key, readouts = (
-        modular.residues(weights, prime, 0)
-        for weights in (base.query_weights, base.key_weights, base.readouts)
-    )
-    seeds = [int(rng.integers(1 << 62)) for _ in range(heads)]
-
-    def mixtures(head: int) -> Iterator[Array]:
-        """Random vectors for the blocks of a head, the same for each chunk of examples."""
-        drawn = np.random.default_rng(seeds[head])
-        for length in (width, query.shape[2], query.shape[2], width, outputs * width):
-            yield modular.random_residues(drawn, (length, count), prime)
-
-    def times(left: Array, right: Array) -> Array:
-        return modular.product(left, right, prime)
-
-    def fill(chunk: Chunk[Quotients]) -> None:
-        block, rows = chunk.block, chunk.rows
-        attention = modular.reduce(
-            chunk.attention.numerators * chunk.attention.inverses[..., np.newaxis], prime
-        )
-        averages = modular.reduce(
-            chunk.representation.numerators * chunk.attention.inverses[..., np.newaxis], prime
-        )
-        tokens = arithmetic.values(view.tokens[block.groups])[:, block.keys]
-        queries = modular.residues(view.queries[rows], prime, units[1])[:, np.newaxis]
-        for index, group in enumerate(base.groups):
-            weights, average = attention[:, index, :, np.newaxis], averages[:, index]
-            for head in range(group.start, group.stop):
-                left, right, other_left, other_right, of_average = mixtures(head)
-                seen = modular.reduce(weights * times(tokens, readouts[head]), prime)
-                covariances = times(seen.transpose(0, 2, 1), tokens)
-                means = times(average, readouts[head])[..., np.newaxis]
-                covariances -= modular.reduce(means * average[:, np.newaxis], prime)
-                modular.reduce(covariances, prime)
-                found = times(covariances, left) * times(times(queries, query[head]), right)
-                out[rows] += modular.reduce(found, prime)
-                found = times(times(covariances, key[head]), other_left) * times(
-                    queries, other_right
-                )
-                out[rows] += modular.reduce(found, prime)
-                if head == group.start:
-                    parts = of_average.reshape(outputs, width, count)
-                    out[rows] += times(average, parts).transpose(1, 0, 2)
-            modular.reduce(out[rows], prime)
-
-    weights = base.query_weights[firsts], base.key_weights[firsts]
-    ours, all_of_row = len(firsts) * (2 * width + view.tokens.shape[1]), 4 * outputs * count
-    share = _CHUNK_BYTES * ours // (ours + all_of_row)  # of a chunk's memory, for attention
-    for _ in after_attention(fill, arithmetic, weights, view, chunk_bytes=share):
-        pass
-    return out.reshape(total, count)
 
 
 # Both bounds for given data.
