@@ -161,7 +161,7 @@ BUDGET = {
     "certificates": (1640, 9),
     "checker": (7450, 31),
     "cli": (2240, 10),
-    "constructions": (4610, 15),
+    "constructions": (4200, 14),
     "data": (2100, 8),
     "exact": (2960, 11),
     "figures": (1540, 10),

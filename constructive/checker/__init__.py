@@ -4,8 +4,10 @@ from .capacity import derivative as derivative
 from .claim import PROVED as PROVED
 from .claim import REFUTED as REFUTED
 from .claim import UNDECIDED as UNDECIDED
+from .claim import Found as Found
 from .float_model import MODELS as MODELS
 from .layers import Layer as Layer
+from .modular import VANISHES as VANISHES
 from .near import distances as distances
 from .paired import PairedLayer as PairedLayer
 from .verify import STATEMENTS as STATEMENTS

@@ -4,6 +4,8 @@ import math
 from abc import ABC, abstractmethod
 from collections import namedtuple
 
+import numpy as np
+
 from .files import require
 
 PROVED, REFUTED, UNDECIDED = "PROVED", "REFUTED", "UNDECIDED"
@@ -96,7 +98,11 @@ class About(ABC):
     """What a certificate is about: arrays, and what is read from its files.
 
     format: of the certificate
+    solves: whether an elimination for *rank* solves, too, for who proposes what it eliminates
+    solution: what it found, in evidence of files
     """
+
+    solves, solution = False, np.empty((0, 0))
 
     @property
     @abstractmethod

@@ -40,7 +40,9 @@ def layer(weights, data, *, hashes=b"", quick=False, bits=4096, jobs=1, tell=sil
     jobs: threads, for this process from now on
     """
     pieces.take(jobs)
-    return Layer(weights, data, hashes, Options(quick, (), math.inf, math.inf, tell, bits))
+    about = Layer(weights, data, hashes, Options(quick, (), math.inf, math.inf, tell, bits))
+    about.solves = not quick
+    return about
 
 
 def paired_layer(weights, data, *, jobs=1, tell=silent):

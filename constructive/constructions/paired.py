@@ -10,7 +10,7 @@ where x_{t,p} = 0 up to exp(-45) unless t belongs to the pair p (Theorem 6, proo
 entries that are not zero are ever evaluated: T rows in the diagonal blocks, and a few beside them.
 Z, of T x H d entries, is not formed.
 
-The steps of `PairedHeads.build`: `paired_search.arrange` orders the examples, `build_all` builds
+The steps of `paired`: `paired_search.arrange` orders the examples, `build_all` builds
 the pairs, and `solve` finds the readout.
 """
 
@@ -22,14 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import lapack
 
-from constructive.constructions.construction import (
-    Built,
-    Construction,
-    Cost,
-    Options,
-    Outcome,
-    Survey,
-)
+from constructive.constructions.construction import Built, Construction, Cost, Survey
 from constructive.constructions.multihead.assumptions import too_many_tokens
 from constructive.constructions.multihead.grouping import Factored, Taken, factor
 from constructive.constructions.multihead.heads import Needed
@@ -45,7 +38,6 @@ from constructive.constructions.paired_search import (
     sharpen,
     window_of,
 )
-from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.exact.softmax import Floats, softmax_in_place
 from constructive.layers.attention import attend, examples
@@ -615,88 +607,83 @@ def right_inverses(
 # Own contexts: heads in pairs, and a small system for each pair, without a T x T matrix.
 
 
-class PairedHeads(Construction):
-    """Heads 2p and 2p + 1 read nearly the same but from their own examples."""
+_FORMULA = "(H // 2)(d - 1) + 1"
 
-    def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
-        """Plan for contexts of their own, of two tokens at least."""
-        if shapes.shared_context:
-            raise ParameterError(
-                "construction='paired' needs own contexts: on a shared one the rows of a pair lie "
-                f"in a space of n - 1 = {shapes.context_size - 1} dimensions",
-                witness="one shared context",
-                suggestion="construction='saturated'",
-            )
-        if shapes.context_size == 1:
-            raise ParameterError(
-                "construction='paired' needs contexts with n >= 2 tokens",
-                witness=shapes.context_size,
-                suggestion="construction='saturated', which memorizes one example here",
-            )
-        holds = paired_capacity(num_heads, shapes.width)
-        plan = Plan(self.name, num_heads, options.inner_dim, holds, rank_one=True)
-        if shapes.num_examples > holds:
-            needed = 2 * max(1, -(-(shapes.num_examples - 1) // max(shapes.width - 1, 1)))
-            suggestion = f"num_heads={needed}"
-            dense = rank_one_capacity(num_heads, shapes.context_size)
-            if dense >= shapes.num_examples:
-                suggestion += (
-                    f"; construction='saturated', which memorizes {dense} with these heads"
-                )
-            formula = (
-                f"{self.formula} = {holds}" if num_heads > 1 else "none: one head is not a pair"
-            )
-            heads = heads_in_words(num_heads)
-            raise CapacityError(
-                f"{shapes.num_examples} examples are too many for {heads} in pairs: a "
-                f"pair takes at most d - 1 = {shapes.width - 1}, so all memorize {formula}",
-                witness=shapes.num_examples,
-                suggestion=suggestion,
-            )
-        return plan
 
-    def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:  # noqa: ARG002
-        """Estimate sweeps over angles, and a system of d for each pair."""
-        total, size, width = shapes.num_examples, shapes.context_size, shapes.width
-        sweep = total * num_heads / 2 * (2 * 4 * width + SWEEP)
-        return Cost(sweep + 4.0 * total * width**2, 8.0 * total * (4 * width + 2 * size))
-
-    def build(
-        self, survey: Survey, plan: Plan, options: Options, *, rng: np.random.Generator
-    ) -> Outcome:
-        """Order the examples so that pairs take those with the smallest gaps first."""
-        dataset: Dataset = survey.dataset
-        obstacle = too_many_tokens(dataset) or survey.repeated
-        if obstacle is not None:
-            return obstacle
-        ordered = arrange(dataset, plan.num_heads, rng)
-        if isinstance(ordered, AssumptionError):
-            return ordered
-        built, reader = build_all(ordered, plan.head_dim, int(rng.integers(2**63)))
-        report("solve for the readout", 0, 1)
-        targets = dataset.target_matrix[ordered.order].astype(np.float64, copy=False)
-        solution = solve(ordered, built, reader, targets)
-
-        idle = plan.num_heads % 2  # a head without a partner does nothing
-        shape = (plan.num_heads - idle, dataset.width, -1)
-        pad = ((0, idle), (0, 0), (0, 0))
-        missed = np.bincount(built.pairs, minlength=ordered.num_pairs)
-        layer = AttentionLayer.from_effective_readout(
-            np.pad(built.query_weights.reshape(shape), pad),
-            np.pad(built.key_weights.reshape(shape), pad),
-            np.pad(solution.effective.reshape(shape), pad).reshape(-1, dataset.target_dim),
-            options.value_dim,
+def plan(shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
+    """Plan for contexts of their own, of two tokens at least."""
+    if shapes.shared_context:
+        raise ParameterError(
+            "construction='paired' needs own contexts: on a shared one the rows of a pair lie "
+            f"in a space of n - 1 = {shapes.context_size - 1} dimensions",
+            witness="one shared context",
+            suggestion="construction='saturated'",
         )
-        return Built(
-            layer,
-            largest(solution.residual),
-            solution.condition,
-            _pair_records(ordered, built.sharpness, missed, solution.ranks, idle),
-            order=tuple(ordered.order.tolist()),
-            coupled=len(built.positions),
-            fraction=options.saturated_fraction,
-            saturating=np.pad(np.repeat(built.w, 2, axis=0), pad[:2]),
+    if shapes.context_size == 1:
+        raise ParameterError(
+            "construction='paired' needs contexts with n >= 2 tokens",
+            witness=shapes.context_size,
+            suggestion="construction='saturated', which memorizes one example here",
         )
+    holds = paired_capacity(num_heads, shapes.width)
+    if shapes.num_examples > holds:
+        needed = 2 * max(1, -(-(shapes.num_examples - 1) // max(shapes.width - 1, 1)))
+        suggestion = f"num_heads={needed}"
+        dense = rank_one_capacity(num_heads, shapes.context_size)
+        if dense >= shapes.num_examples:
+            suggestion += f"; construction='saturated', which memorizes {dense} with these heads"
+        formula = f"{_FORMULA} = {holds}" if num_heads > 1 else "none: one head is not a pair"
+        heads = heads_in_words(num_heads)
+        raise CapacityError(
+            f"{shapes.num_examples} examples are too many for {heads} in pairs: a "
+            f"pair takes at most d - 1 = {shapes.width - 1}, so all memorize {formula}",
+            witness=shapes.num_examples,
+            suggestion=suggestion,
+        )
+    return Plan("paired", num_heads, head_dim or 1, holds)
+
+
+def cost(shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Cost:  # noqa: ARG001 - as for all
+    """Estimate sweeps over angles, and a system of d for each pair."""
+    total, size, width = shapes.num_examples, shapes.context_size, shapes.width
+    sweep = total * num_heads / 2 * (2 * 4 * width + SWEEP)
+    return Cost(sweep + 4.0 * total * width**2, 8.0 * total * (4 * width + 2 * size))
+
+
+def paired(
+    survey: Survey, num_heads: int, head_dim: int, *, rng: np.random.Generator
+) -> Built | AssumptionError:
+    """Order the examples so that pairs take those with the smallest gaps first, and solve."""
+    dataset = survey.dataset
+    obstacle = too_many_tokens(dataset) or survey.repeated
+    if obstacle is not None:
+        return obstacle
+    ordered = arrange(dataset, num_heads, rng)
+    if isinstance(ordered, AssumptionError):
+        return ordered
+    built, reader = build_all(ordered, head_dim, int(rng.integers(2**63)))
+    report("solve for the readout", 0, 1)
+    targets = dataset.target_matrix[ordered.order].astype(np.float64, copy=False)
+    solution = solve(ordered, built, reader, targets)
+
+    idle = num_heads % 2  # a head without a partner does nothing
+    shape = (num_heads - idle, dataset.width, -1)
+    pad = ((0, idle), (0, 0), (0, 0))
+    missed = np.bincount(built.pairs, minlength=ordered.num_pairs)
+    layer = AttentionLayer.from_effective_readout(
+        np.pad(built.query_weights.reshape(shape), pad),
+        np.pad(built.key_weights.reshape(shape), pad),
+        np.pad(solution.effective.reshape(shape), pad).reshape(-1, dataset.target_dim),
+    )
+    return Built(
+        layer,
+        largest(solution.residual),
+        solution.condition,
+        _pair_records(ordered, built.sharpness, missed, solution.ranks, idle),
+        saturating=np.pad(np.repeat(built.w, 2, axis=0), pad[:2]),
+        order=tuple(ordered.order.tolist()),
+        coupled=len(built.positions),
+    )
 
 
 def _pair_records(
@@ -717,4 +704,4 @@ def _pair_records(
     return tuple(records)
 
 
-PAIRED = PairedHeads("paired", "(H // 2)(d - 1) + 1", "Theorem 6")
+PAIRED = Construction("paired", _FORMULA, "Theorem 6", plan, cost, paired)

@@ -33,15 +33,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack
 
-from constructive.constructions.construction import (
-    LENGTHS,
-    Built,
-    Construction,
-    Cost,
-    Options,
-    Outcome,
-    Survey,
-)
+from constructive.constructions.construction import Built, Construction, Cost, Survey
 from constructive.constructions.multihead.readout import largest
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
@@ -505,83 +497,75 @@ def _groups(point: ZeroPoint) -> tuple[slice, ...]:
     return tuple(slice(*ends) for ends in pairwise([0, *stops]))
 
 
-class TangentHeads(Construction):
-    """Heads that may depend on the targets."""
+_FORMULA = "rank where all outputs are zero"
 
-    def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
-        """Plan for as many examples as almost all data of these shapes allow."""
-        inner = options.head_dim or _half(shapes)
-        data = _dimensions(shapes)
-        holds = _room(shapes, num_heads, inner, data)
-        if holds < shapes.num_examples:
-            raise _full(shapes, num_heads, inner, data, f"the construction memorizes {holds:,}")
-        return Plan(self.name, num_heads, inner, holds, rank_one=False)
 
-    def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:
-        """Return the Gram matrix and its factor."""
-        rows = float(shapes.num_examples * _entries(shapes))
-        each = num_heads * (shapes.width + (options.head_dim or _half(shapes)))
-        return Cost(rows**2 * each + rows**3 / 3, 8.0 * rows * (rows + 2 * each))
+def plan(shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
+    """Plan for as many examples as almost all data of these shapes allow."""
+    inner = head_dim or _half(shapes)
+    data = _dimensions(shapes)
+    holds = _room(shapes, num_heads, inner, data)
+    if holds < shapes.num_examples:
+        raise _full(shapes, num_heads, inner, data, f"the construction memorizes {holds:,}")
+    return Plan("tangent", num_heads, inner, holds)
 
-    def build(
-        self,
-        survey: Survey,
-        plan: Plan,
-        options: Options,  # noqa: ARG002 - its width is that of the plan
-        *,
-        rng: np.random.Generator,
-    ) -> Outcome:
-        """Draw a zero point, factor the Gram matrix of its derivative, and take chord steps."""
-        dataset: Dataset = survey.dataset
-        if survey.repeated is not None:  # which also looks at what weights cannot do
-            dataset = dataset.distinct()
-        targets, last = targets_of(dataset)
-        entries, data = targets.shape[1], Dimensions.of_data(dataset)
-        sizes = plan.num_heads, plan.head_dim
-        holds = _room(dataset, *sizes, data)
-        if holds < len(targets):
-            raise _full(dataset, *sizes, data, f"the construction memorizes {holds:,}")
-        point = zero_point(*sizes, data)
-        heads = Heads.of(dataset, _groups(point))
-        base = drawn(heads, point, plan.head_dim, entries, rng)
-        report("derivative where all outputs are zero", 0, 1)
-        what = f"a matrix of {targets.size:,} x {targets.size:,} numbers"
-        require_memory(what, 4 * targets.size**2, "fewer examples")
-        tangent = heads.tangent(base)
-        solver = Solver.of(tangent)
-        if solver is None:
-            exact = draw_zero_point(point, dataset.width, plan.head_dim, entries, rng)
-            rank = factors_at(exact, dataset, rng).rank
-            if rank == targets.size:
-                raise PrecisionError(
-                    "float64 cannot factor the derivative, whose rank is large enough modulo a "
-                    "prime: tokens or queries are nearly equal, or of very different sizes, or "
-                    f"heads of d_h={plan.head_dim} hardly tell them apart",
-                    witness=rank,
-                    suggestion="a larger head_dim=, more heads, or tokens and queries less their "
-                    "mean",
-                )
-            why = f"the rank is {rank:,} modulo a prime, and T d_out = {targets.size:,} is required"
-            raise _full(dataset, *sizes, data, why)
-        largest_targets = np.abs(targets).max(axis=0)  # of each output, whose readout has that size
-        units = np.where(largest_targets > 0, np.exp2(np.frexp(largest_targets)[1] - 1.0), 0.0)
-        found = chord(
-            heads, base, tangent, solver, targets / np.where(units > 0, units, 1.0), _GOAL
-        )
-        raw = heads.raw(found.weights)
-        values = raw.readout * found.scale * units
-        outputs = np.concatenate([np.eye(entries)] * plan.num_heads)
-        layer = AttentionLayer(raw.query, raw.key, values, outputs, last)
-        found_outputs = layer(dataset.contexts, dataset.queries)
-        return Built(
-            layer,
-            largest(found_outputs - dataset.target_matrix),
-            solver.condition,
-            (),
-            formula=f"{self.formula} ({point})",
-            scale=found.scale * (float(units.max()) or 1.0),
-            labels=_require_labels(found_outputs, dataset, found),
-        )
+
+def cost(shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Cost:
+    """Estimate the Gram matrix and its factor."""
+    rows = float(shapes.num_examples * _entries(shapes))
+    each = num_heads * (shapes.width + (head_dim or _half(shapes)))
+    return Cost(rows**2 * each + rows**3 / 3, 8.0 * rows * (rows + 2 * each))
+
+
+def tangent(survey: Survey, num_heads: int, head_dim: int, *, rng: np.random.Generator) -> Built:
+    """Draw a zero point, factor the Gram matrix of its derivative, and take chord steps."""
+    dataset = survey.dataset
+    if survey.repeated is not None:  # which also looks at what weights cannot do
+        dataset = dataset.distinct()
+    targets, last = targets_of(dataset)
+    entries, data = targets.shape[1], Dimensions.of_data(dataset)
+    sizes = num_heads, head_dim
+    holds = _room(dataset, *sizes, data)
+    if holds < len(targets):
+        raise _full(dataset, *sizes, data, f"the construction memorizes {holds:,}")
+    point = zero_point(*sizes, data)
+    heads = Heads.of(dataset, _groups(point))
+    base = drawn(heads, point, head_dim, entries, rng)
+    report("derivative where all outputs are zero", 0, 1)
+    what = f"a matrix of {targets.size:,} x {targets.size:,} numbers"
+    require_memory(what, 4 * targets.size**2, "fewer examples")
+    derivative = heads.tangent(base)
+    solver = Solver.of(derivative)
+    if solver is None:
+        exact = draw_zero_point(point, dataset.width, head_dim, entries, rng)
+        rank = factors_at(exact, dataset, rng).rank
+        if rank == targets.size:
+            raise PrecisionError(
+                "float64 cannot factor the derivative, whose rank is large enough modulo a "
+                "prime: tokens or queries are nearly equal, or of very different sizes, or "
+                f"heads of d_h={head_dim} hardly tell them apart",
+                witness=rank,
+                suggestion="a larger head_dim=, more heads, or tokens and queries less their mean",
+            )
+        why = f"the rank is {rank:,} modulo a prime, and T d_out = {targets.size:,} is required"
+        raise _full(dataset, *sizes, data, why)
+    largest_targets = np.abs(targets).max(axis=0)  # of each output, whose readout has that size
+    units = np.where(largest_targets > 0, np.exp2(np.frexp(largest_targets)[1] - 1.0), 0.0)
+    found = chord(heads, base, derivative, solver, targets / np.where(units > 0, units, 1.0), _GOAL)
+    raw = heads.raw(found.weights)
+    values = raw.readout * found.scale * units
+    outputs = np.concatenate([np.eye(entries)] * num_heads)
+    layer = AttentionLayer(raw.query, raw.key, values, outputs, last)
+    found_outputs = layer(dataset.contexts, dataset.queries)
+    return Built(
+        layer,
+        largest(found_outputs - dataset.target_matrix),
+        solver.condition,
+        (),
+        formula=f"{_FORMULA} ({point})",
+        scale=found.scale * (float(units.max()) or 1.0),
+        labels=_require_labels(found_outputs, dataset, found),
+    )
 
 
 def _require_labels(outputs: Array, dataset: Dataset, found: Solved) -> bool:
@@ -600,9 +584,6 @@ def _require_labels(outputs: Array, dataset: Dataset, found: Solved) -> bool:
     return True
 
 
-TANGENT = TangentHeads(
-    name="tangent",
-    formula="rank where all outputs are zero",
-    theorem="Theorem 33",
-    options=frozenset({LENGTHS}),
+TANGENT = Construction(
+    "tangent", _FORMULA, "Theorem 33", plan, cost, tangent, free=True, lengths=True
 )

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,7 @@ class Plot:
     """A picture, which notebooks show, and `save` writes as SVG or PNG."""
 
     title: str
-    figure: Any  # of matplotlib
+    figure: "drawing.Canvas"  # of matplotlib
 
     def __repr__(self) -> str:
         return f"Plot({self.title!r})"

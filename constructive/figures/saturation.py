@@ -5,7 +5,6 @@ says so.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ class Saturation(drawing.Picture):
     name = "figure-3-saturation"
     height = 8.0
 
-    def paint(self, figure: Any) -> None:  # noqa: ANN401
+    def paint(self, figure: "drawing.Canvas") -> None:
         """Build a layer for each H, and draw its column."""
         panels = figure.subplots(3, 2)
         for column, heads in zip(panels.T, self.heads, strict=True):
@@ -42,32 +41,34 @@ class Saturation(drawing.Picture):
             data = generators.uniform(num_examples=total, context_size=_SIZE, width=_WIDTH)
             memorizer = build_memorizer(data, num_heads=heads)
             off_top = attention_off_top(memorizer, data)
-            image = _attention(column[0], off_top)
+            _attention(column[0], off_top)
             _counts(column[1], off_top)
             _histogram(column[2], off_top, memorizer)
             column[0].set_title(f"H = {heads}, T = {total}", loc="left", fontsize="medium")
         for axes, y in zip(panels[:, 0], ("head", "examples", "pairs"), strict=True):
             axes.set_ylabel(y)
         figure.colorbar(
-            image, ax=panels[0].tolist(), label="largest weight", ticks=[0.2, 0.4, 0.6, 0.8, 1.0]
+            panels[0, 1].images[0],
+            ax=panels[0].tolist(),
+            label="largest weight",
+            ticks=[0.2, 0.4, 0.6, 0.8, 1.0],
         )
         handles, labels = panels[2, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", frameon=False)
 
 
-def _attention(axes: Any, off_top: Array) -> Any:  # noqa: ANN401
+def _attention(axes: "drawing.Axes", off_top: Array) -> None:
     """Draw the largest attention weight of each head on the first examples."""
-    image = axes.imshow(
+    axes.imshow(
         1.0 - off_top[:, :_SHOWN], aspect="auto", cmap=drawing.COLOUR_MAP,
         vmin=1.0 / _SIZE, vmax=1.0, interpolation="nearest",
     )  # fmt: skip
     axes.set_xticks(range(0, _SHOWN, 5))
     axes.set_yticks(range(len(off_top)))
     drawing.describe(axes, x="example", y="")
-    return image
 
 
-def _counts(axes: Any, off_top: Array) -> None:  # noqa: ANN401
+def _counts(axes: "drawing.Axes", off_top: Array) -> None:
     """Draw on how many examples so many heads saturate."""
     found = (off_top <= SATURATION_EPS).sum(axis=0)
     counts = np.bincount(found, minlength=len(off_top) + 1)
@@ -78,14 +79,14 @@ def _counts(axes: Any, off_top: Array) -> None:  # noqa: ANN401
     drawing.describe(axes, x="saturated heads", y="")
 
 
-def _histogram(axes: Any, off_top: Array, memorizer: Memorizer) -> None:  # noqa: ANN401
+def _histogram(axes: "drawing.Axes", off_top: Array, memorizer: Memorizer) -> None:
     """Draw how far heads are from saturation, on their own groups and elsewhere."""
     own = np.zeros(off_top.shape, dtype=bool)
     for index, head in enumerate(memorizer.built.heads):
         own[index, head.start : head.stop] = True
     first = np.arange(len(own))[:, np.newaxis] == 0
     logs = np.log10(np.maximum(off_top, FLOOR))
-    bins = np.linspace(np.log10(FLOOR), 0.0, 37)
+    bins = np.linspace(np.log10(FLOOR), 0.0, 37).tolist()
     shares = (
         (~own & ~first, "a head on examples of other groups", drawing.BLUE),
         (own, "a head on its own group", drawing.VERMILLION),

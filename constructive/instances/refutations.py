@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +54,7 @@ class Slabs(Refutation):
     direction: Array  # g (d,)
     slabs: tuple[Slab, ...]  # in order along g
 
-    def evidence(self) -> dict[str, Any]:
+    def evidence(self) -> dict[str, object]:
         """Return the direction and the slabs."""
         return {
             "direction": [text_of(g) for g in self.direction.tolist()],

@@ -22,7 +22,7 @@ from constructive.support.arrays import CHUNK_BYTES, Array, Integers
 Result = TypeVar("Result")
 
 _PRIMES = 3
-_VANISHING = 20  # Points that are tried for one prime before it is given up
+VANISHING = 20  # Points that are tried for one prime before it is given up
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ def search_rows(
     found = Search(-1, None, every, None, 0, 0)
     tried = retries = 0
     for prime, _ in zip(modular.safe_primes(), range(_PRIMES), strict=False):
-        for columns in (_likely_columns(total, parts, rng), every):
+        for columns in (likely_columns(total, parts, rng), every):
             point, z, vanished = _at_random(evaluate, prime, columns, rng)
             retries += vanished
             if z is None:
@@ -137,7 +137,7 @@ def search_rows(
     return replace(found, rank=max(found.rank, 0), tried=tried, retries=retries)
 
 
-def _likely_columns(total: int, parts: tuple[int, int], rng: np.random.Generator) -> Integers:
+def likely_columns(total: int, parts: tuple[int, int], rng: np.random.Generator) -> Integers:
     """Return T columns that are probably independent, or all."""
     count, width = parts
     sizes = [len(share) for share in np.array_split(np.arange(total), count)]
@@ -168,10 +168,10 @@ def _at_random(
     columns: Integers,
     rng: np.random.Generator,
 ) -> tuple[Point, Array | None, int]:
-    for vanished in range(_VANISHING):
+    for vanished in range(VANISHING):
         point = Point(prime, int(rng.integers(2, prime - 1)))
         try:
             return point, evaluate(point, columns), vanished
         except VanishingDenominatorError:
             continue
-    return point, None, _VANISHING
+    return point, None, VANISHING

@@ -231,7 +231,8 @@ def test_a_folder_is_made(run, tmp_path):
     files = files_of(tmp_path / "one")
     assert files == files_of(tmp_path / "two")
     networks = {name for name in files if name.startswith("onnx/")}
-    assert {"onnx/needle_0000.onnx", "onnx/needle_0001.onnx"} <= networks
+    assert len(networks) >= 2
+    assert not [name for name in files if "needle" in name], "names are neutral"
 
 
 def test_options_of_families(run, tmp_path):

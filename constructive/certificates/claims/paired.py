@@ -6,7 +6,7 @@ section of proofs/12-paired-heads.md.
 
 from constructive import checker
 from constructive.certificates.claims.kind import Subject
-from constructive.certificates.claims.layers import Evidence, epsilon_of, judged
+from constructive.certificates.claims.layers import Evidence, claim_of, epsilon_of
 from constructive.data.dataset import Dataset
 from constructive.layers.memorizer import Memorizer
 from constructive.support.errors import ParameterError
@@ -43,7 +43,11 @@ def attempt(subject: Subject[Memorizer, Dataset]) -> tuple[Claim, ...] | None:
     if others:
         return None
     proposed = {"rank": order, "error": {"bound": epsilon_of(subject).hex()}}
-    claims = tuple(judged(name, proposed[name], about) for name in CLAIMS if name in asked)
+    claims = tuple(
+        claim_of(checker.verify(name, proposed[name], about), proposed[name])
+        for name in CLAIMS
+        if name in asked
+    )
     decided = all(claim.verdict is not Verdict.UNDECIDED for claim in claims)
     return claims if decided or total > _LARGEST_DENSE else None
 

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from constructive import checker
 from constructive.certificates.claims.kind import ClaimKind, Subject
-from constructive.data.dataset import Dataset, repeated_inputs
 from constructive.exact import modular
 from constructive.exact.softmax import Point
-from constructive.layers.layer import AttentionLayer
+from constructive.layers import residues
 from constructive.layers.residues import Search
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import PrecisionError
@@ -103,21 +103,62 @@ def challenge(fingerprints: bytes, point: Point, columns: Integers) -> Array:
     return modular.reduce(values.reshape(len(columns), ROUNDS), point.prime)
 
 
-def refute(layer: AttentionLayer, dataset: Dataset) -> Refutation | None:
-    """Return why rank Z < T for all weights of this layer's shape, or None."""
-    total, size, heads = dataset.num_examples, dataset.context_size, layer.num_heads
-    if dataset.shared_context and total > heads * (size - 1) + 1:
-        bound = heads * (size - 1) + 1
-        detail = (
-            f"on a shared context rank Z <= H(n - 1) + 1 = {bound} < {total}, since attention "
-            "weights sum to one"
-        )
-        return detail, bound
-    columns = layer.width * (1 if size == 1 else heads)
-    if total > columns:
-        return f"Z has {columns} different columns, fewer than {total} examples", columns
-    repeated = repeated_inputs(dataset)
-    if repeated is not None:
-        first, second = repeated
-        return f"examples {first} and {second} are one input, so two rows of Z are equal", repeated
-    return None
+Rows = tuple[int, tuple[int, int]]  # How many, and how many parts of columns, of how many each
+Judged = tuple[checker.Found, dict[str, Any]]  # What the checker finds, and of what
+
+
+def prove(
+    about: checker.Layer,
+    rows: Rows,
+    rng: np.random.Generator,
+    search: Callable[[], Search],
+    more: str,
+) -> Judged:
+    """Let the checker eliminate columns that are probably independent, or else those of a search.
+
+    `more` says what to try where a search finds too few.
+    """
+    found, given = at_random(about, rows, rng)
+    if found.verdict == checker.UNDECIDED:
+        given = evidence_of(search(), rows[0], more)
+        found = checker.verify("rank", given, about)
+    if found.verdict == checker.PROVED:
+        given["solution"] = pack(about.solution)
+    return found, given
+
+
+def at_random(about: checker.Layer, rows: Rows, rng: np.random.Generator) -> Judged:
+    """Try random points until no denominator vanishes; REFUTED where no weights have the rank."""
+    columns, prime = residues.likely_columns(*rows, rng), next(modular.safe_primes())
+    for retries in range(residues.VANISHING):
+        if len(columns) > rows[0]:
+            break  # a search has to choose
+        given = {
+            "prime": prime,
+            "value": int(rng.integers(2, prime - 1)),
+            "retries": retries,
+            "columns": pack(columns),
+        }
+        found = checker.verify("rank", given, about)
+        if found.verdict == checker.PROVED:
+            return found, given
+        if found.witness != checker.VANISHES:
+            break
+    return checker.verify("rank", {}, about), {}
+
+
+def evidence_of(found: Search, total: int, more: str) -> dict[str, Any]:
+    """Return a prime, a point and columns at which Z has rank T, or why there are none."""
+    if found.point is None:
+        return {"advice": f"softmax denominators vanish at all {found.retries} points"}
+    if found.rank < total:
+        return {
+            "advice": f"rank Z >= {found.rank}, and probably equal: that is the rank modulo "
+            f"{found.tried} primes at random x; try {more}"
+        }
+    return {
+        "prime": found.point.prime,
+        "value": found.point.value,
+        "retries": found.retries,
+        "columns": pack(found.columns),
+    }

@@ -22,18 +22,19 @@ which makes no difference to their average, so they count as one.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from constructive.constructions.construction import FixedHeads, Survey
 from constructive.constructions.multihead.assumptions import LOOK_CLOSER
-from constructive.constructions.multihead.grouping import Group
+from constructive.constructions.multihead.grouping import Group, partition
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array, row_chunks
 from constructive.support.errors import AssumptionError
-from constructive.support.work import in_pieces
-from constructive.theory.bounds import Plan
+from constructive.support.work import in_pieces, report
+from constructive.theory.grouping import group_sizes
 from constructive.theory.kruskal import RANK_TOLERANCE
 
 _DIRECTIONS = 8  # Random directions that are scored
@@ -241,42 +242,96 @@ class GroupHead:
     w: Array
 
 
-def construct(
-    dataset: Dataset,
-    groups: tuple[Group, ...],
-    plan: Plan,
+def saturated(
+    survey: Survey,
+    num_heads: int,
+    head_dim: int,
     *,
-    token_distance: float,
+    saturated_fraction: float,
+    rng: np.random.Generator,
+) -> tuple[FixedHeads] | AssumptionError:
+    """Return the heads of Theorem 1, which saturate on this share of the examples off their groups.
+
+    Returns an AssumptionError for contexts of rank below n, for a group of dependent queries, and
+    if too many queries off a group lie in its span.
+    """
+    taken = _taken(survey, num_heads)
+    if isinstance(taken, AssumptionError):
+        return taken
+    dataset, (token_distance, groups) = survey.dataset, taken
+    turns = _in_turn(propose(dataset, rng), num_heads)
+    vectors = key_vectors(dataset, token_distance, groups, turns, rng)
+    radius = np.concatenate(
+        [*in_pieces(lambda chunk: token_radius(chunk[1]), dataset.context_chunks())]
+    )
+
+    def head(group: Group, saturation: _Saturation) -> GroupHead | AssumptionError:
+        return _saturated_head(group, vectors[group.rows], saturation, radius, head_dim)
+
+    return _all_heads(head, dataset, zip(groups, turns, strict=True), saturated_fraction, rng)
+
+
+def rank_one(
+    survey: Survey,
+    num_heads: int,
+    head_dim: int,
+    *,
+    saturated_fraction: float,
+    rng: np.random.Generator,
+) -> tuple[FixedHeads] | AssumptionError:
+    """Return the heads of Theorem 2, as `saturated` does, which use one column of W_Q and W_K."""
+    taken = _taken(survey, num_heads)
+    if isinstance(taken, AssumptionError):
+        return taken
+    dataset, (_, groups) = survey.dataset, taken
+    turns = _in_turn(propose(dataset, rng, spread=True), num_heads)
+
+    def head(group: Group, saturation: _Saturation) -> GroupHead | AssumptionError:
+        return _rank_one_head(group, saturation, head_dim)
+
+    return _all_heads(head, dataset, zip(groups, turns, strict=True), saturated_fraction, rng)
+
+
+def _taken(survey: Survey, num_heads: int) -> tuple[float, tuple[Group, ...]] | AssumptionError:
+    """Return what `assumptions.context_ranks` says, and the groups: the first two steps."""
+    if isinstance(survey.contexts, AssumptionError):
+        return survey.contexts
+    groups = partition(survey.dataset, group_sizes(survey.dataset.num_examples, num_heads))
+    if isinstance(groups, AssumptionError):
+        return groups
+    report("build heads", 0, num_heads)
+    return survey.contexts, groups
+
+
+def _in_turn(directions: tuple[KeyDirection, ...], num_heads: int) -> list[KeyDirection]:
+    """Return the key direction of each head: they take a few in turn."""
+    return [directions[index % len(directions)] for index in range(num_heads)]
+
+
+def _all_heads(
+    build: "Callable[[Group, _Saturation], GroupHead | AssumptionError]",
+    dataset: Dataset,
+    taken: Iterable[tuple[Group, KeyDirection]],
     fraction: float,
     rng: np.random.Generator,
-) -> tuple[GroupHead, ...] | AssumptionError:
-    """Build every head from its group; `token_distance` is that of `assumptions.context_ranks`.
-
-    They score tokens along a few directions in turn. Returns an AssumptionError if too many queries
-    off a group lie in its span.
-    """
-    directions = propose(dataset, rng, spread=plan.rank_one)
-    turns = [directions[index % len(directions)] for index in range(len(groups))]
-    if not plan.rank_one:
-        vectors_of_all = key_vectors(dataset, token_distance, groups, turns, rng)
-        radius = np.concatenate(
-            [*in_pieces(lambda chunk: token_radius(chunk[1]), dataset.context_chunks())]
-        )
-    query_lengths = _row_lengths(dataset.queries)
-    built = []
+) -> tuple[FixedHeads] | AssumptionError:
+    """Build every head from its group and its key direction."""
+    query_lengths, heads = _row_lengths(dataset.queries), []
     # An example orthogonal to w, or nearly so, needs an infinite sharpness; what is no number does.
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        for group, direction in zip(groups, turns, strict=True):
-            saturation = _Saturation(dataset, direction, query_lengths, fraction, rng)
-            if plan.rank_one:
-                head = _rank_one_head(group, saturation, plan.head_dim)
-            else:
-                vectors = vectors_of_all[group.rows]
-                head = _saturated_head(group, vectors, saturation, radius, plan.head_dim)
+        for group, direction in taken:
+            head = build(group, _Saturation(dataset, direction, query_lengths, fraction, rng))
             if isinstance(head, AssumptionError):
                 return head
-            built.append(head)
-    return tuple(built)
+            heads.append(head)
+    built = FixedHeads(
+        np.stack([head.query_weights for head in heads]),
+        np.stack([head.key_weights for head in heads]),
+        np.array([head.group.stop for head in heads]),
+        np.array([head.sharpness for head in heads]),
+        np.stack([head.w for head in heads]),
+    )
+    return (built,)
 
 
 @dataclass(frozen=True, eq=False)
