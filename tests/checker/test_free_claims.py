@@ -149,8 +149,7 @@ def more_than_weights_reach(seed):
     rng = np.random.default_rng([2, seed])
     size = int(rng.integers(2, 6))
     dims = Dimensions.of_sizes(size, width, shared_context=False)
-    each = min(size - 1, width)
-    total = most_examples(heads, head_dim, dims, each=each, m=outputs) + 1
+    total = most_examples(heads, head_dim, dims, m=outputs) + 1
     shape = (total, size, width), (total, width), (total, outputs)
     return Dataset(*map(rng.standard_normal, shape)), heads, head_dim
 
