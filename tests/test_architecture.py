@@ -168,7 +168,7 @@ BUDGET = {
     "instances": (4200, 14),
     "interop": (1070, 4),
     "kernels": (10830, 28),
-    "layers": (2260, 7),  # with the recipe of heads
+    "layers": (2210, 7),
     "pytest_plugin": (160, 2),
     "recite": (4780, 13),
     "rocq": (1610, 5),

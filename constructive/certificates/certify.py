@@ -29,7 +29,6 @@ from constructive.certificates.claims.kind import MOST_BITS, CertifyOptions, Cla
 from constructive.certificates.claims.layers import ERROR, GROUPING, LABELS, RANK
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import LENGTHS, require_examples
-from constructive.layers.extended import ExtendedLayer
 from constructive.layers.layer import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import TrainedRecord
@@ -99,7 +98,7 @@ def _type(dtype: np.dtype[Any], shape: tuple[int, ...]) -> dict[str, Any]:
 
 
 def _describe_layer(weights: Memorizer, data: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
-    weights.layer.leading.check_fits(data)
+    weights.layer.check_fits(data)
     return describe_dataset(data), describe_arrays(weights.layer.tensors)
 
 
@@ -168,7 +167,7 @@ def family_of(weights: Any) -> ClaimFamily:  # noqa: ANN401 - what `_read` takes
     if not isinstance(weights, Memorizer):
         family: ClaimFamily = importlib.import_module(weights.claimed_by).FAMILY
         return family
-    if isinstance(weights.layer, AttentionLayer | ExtendedLayer):
+    if isinstance(weights.layer, AttentionLayer):
         return LAYERS
     kind = type(weights.layer)
     raise ParameterError(

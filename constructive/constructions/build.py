@@ -769,8 +769,9 @@ def _extended(
         values = [np.zeros_like(layer.value_weights) for _ in parts]
         for value, part in zip(values, parts, strict=True):
             value[:, :, : dataset.target_dim] = part.reshape(shape)
-        leading = dataclasses.replace(layer, value_weights=values[0])
-        solved = _finished(ExtendedLayer(leading, np.stack(values[1:]), precision), record)
+        weights = layer.query_weights, layer.key_weights, values[0]
+        others = layer.output_weights, layer.readout_weights, np.stack(values[1:])
+        solved = _finished(ExtendedLayer(*weights, *others, precision), record)
         errors = solved.column_errors(dataset)
         if (errors <= _allowed(dataset, tolerance)).all():
             error = float(errors.max())
@@ -789,7 +790,7 @@ def _extended(
     )
 
 
-def _finished(layer: Any, record: BuildRecord) -> Any:  # noqa: ANN401 - the kind that is given
+def _finished(layer: AttentionLayer, record: BuildRecord) -> AttentionLayer:
     """The layer, with W_O and W_D that are drawn; by random numbers that no build has used."""
     return layer.with_outputs(np.random.default_rng(record.seed).spawn(1)[0])
 

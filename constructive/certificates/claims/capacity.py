@@ -169,7 +169,7 @@ class Near(OfFreeHeads):
 
     def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return the size of readouts, so many blocks of directions, and twice what is shown."""
-        layer, data, about = subject.weights.layer.leading, subject.data, layer_of(subject)
+        layer, data, about = subject.weights.layer, subject.data, layer_of(subject)
         unit = 2.0 ** math.frexp(np.abs(layer.effective_readout).max() or 1.0)[1]
         rows, heads, width = data.num_examples * data.target_dim, layer.num_heads, layer.width
         readouts, block = heads * width * data.target_dim, width * layer.head_dim

@@ -91,7 +91,7 @@ class LayerRank(ClaimKind):
 
     def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
         """Let the checker eliminate."""
-        data, layer, rng = subject.data, subject.weights.layer.leading, subject.rng
+        data, layer, rng = subject.data, subject.weights.layer, subject.rng
         rows = data.num_examples, (layer.num_heads, layer.width)
 
         def search() -> Search:
