@@ -287,11 +287,8 @@ class Explanation:
         """What these shapes allow with any weights, and contexts of a dataset with fixed heads."""
         data, plans = self.data, [option.plan for option in self.options]
         head_dim = max((plan.head_dim for plan in plans if plan is not None), default=data.width)
-        sizes = Dimensions.of_sizes(
-            data.context_size, data.width, shared_context=data.shared_context
-        )
-        each = min(data.context_size - 1, data.width)
-        above = most_examples(self.num_heads, head_dim, sizes, each=each, m=data.target_dim)
+        sizes = Dimensions.of_shapes(data)
+        above = most_examples(self.num_heads, head_dim, sizes, m=data.target_dim)
         return [
             *self._most_of_contexts(),
             "",
