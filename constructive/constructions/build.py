@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from constructive.constructions.construction import (
     Built,
     Construction,
     FixedHeads,
+    Found,
     Survey,
     dense_cost,
     operations_of_z,
@@ -71,7 +72,7 @@ from constructive.theory.capacity import context_capacity, fewest_heads, seen_in
 from constructive.theory.free_heads import Dimensions, most_examples
 
 
-def _of_theorem(of: bounds.TheoremHeads, build: Callable[..., Any]) -> Construction:
+def _of_theorem(of: bounds.TheoremHeads, build: Callable[..., Found]) -> Construction:
     """Return the heads of a theorem."""
     facts = of.name, of.formula, of.theorem, of.plan, dense_cost, build
     return Construction(*facts, dense=True, grouped=True)

@@ -221,10 +221,10 @@ class Dataset(ExampleShapes):
     @classmethod
     def of_classes(
         cls,
-        contexts: Any,  # noqa: ANN401 - as for Dataset
-        queries: Any,  # noqa: ANN401
-        labels: Any,  # noqa: ANN401
-        classes: Any = None,  # noqa: ANN401
+        contexts: object,
+        queries: object,
+        labels: object,
+        classes: object = None,
     ) -> "Dataset":
         """Return examples with a class label each: targets are one-hot, a column for each class.
 
@@ -253,9 +253,9 @@ class Dataset(ExampleShapes):
     @classmethod
     def of_sequences(
         cls,
-        tokens: Any,  # noqa: ANN401 - as for Dataset
-        labels: Any,  # noqa: ANN401
-        classes: Any = None,  # noqa: ANN401
+        tokens: object,
+        labels: object,
+        classes: object = None,
         *,
         ignored: int = IGNORED,
     ) -> "Dataset":
@@ -296,7 +296,7 @@ class Dataset(ExampleShapes):
     @classmethod
     def from_torch(
         cls,
-        examples: Any,  # noqa: ANN401 - of a library that may be absent
+        examples: object,
         *,
         labels: bool = False,
     ) -> "Dataset":
@@ -593,9 +593,9 @@ class Dataset(ExampleShapes):
 
 
 def owning(
-    contexts: Any,  # noqa: ANN401 - as for Dataset
-    queries: Any,  # noqa: ANN401
-    targets: Any,  # noqa: ANN401
+    contexts: object,
+    queries: object,
+    targets: object,
     classes: tuple[Label, ...] = (),
 ) -> Dataset:
     """Return a dataset that takes over arrays that nobody else holds: only for those just made.
