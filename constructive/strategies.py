@@ -41,8 +41,6 @@ from constructive.data.dataset import Dataset
 from constructive.data.generators import gaussian, moment_curve_points
 from constructive.instances.instance import Twins
 from constructive.instances.making import PLANTED, planted
-from constructive.kernels.strategies import problems as problems  # noqa: PLC0414 - handed on
-from constructive.kernels.strategies import specs as specs  # noqa: PLC0414 - handed on
 from constructive.layers.memorizer import Memorizer
 from constructive.sequences.build import build_sequence_memorizer
 from constructive.sequences.examples import Task

@@ -29,7 +29,6 @@ from constructive.certificates.claims.kind import MOST_BITS, CertifyOptions, Cla
 from constructive.certificates.claims.layers import ERROR, GROUPING, LABELS, RANK
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import LENGTHS, require_examples
-from constructive.layers.extended import ExtendedLayer
 from constructive.layers.layer import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import TrainedRecord
@@ -99,7 +98,7 @@ def _type(dtype: np.dtype[Any], shape: tuple[int, ...]) -> dict[str, Any]:
 
 
 def _describe_layer(weights: Memorizer, data: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
-    weights.layer.leading.check_fits(data)
+    weights.layer.check_fits(data)
     return describe_dataset(data), describe_arrays(weights.layer.tensors)
 
 
@@ -145,14 +144,11 @@ class ClaimFamily:
         rng = np.random.default_rng(options.seed)
         subject = Subject(weights, data, options, kinds, fingerprints, rng)
         together = paired.attempt(subject) if isinstance(weights, Memorizer) else None
-        if together is None:
-            for kind in kinds:
-                subject.judged[kind.name] = kind.judge(subject)
+        judged = together or tuple(kind.judge(subject) for kind in kinds)
         if isinstance(data, Dataset):  # claims are about the data that were hashed
             data.require_unchanged()
-        if together is not None:
-            return Certificate(together, *about, made_by(), PAIRED_FORMAT)
-        return Certificate(tuple(subject.judged.values()), *about, made_by(), self.format)
+        form = PAIRED_FORMAT if together else self.format
+        return Certificate(judged, *about, made_by(), form)
 
 
 LAYERS = ClaimFamily("a layer", Dataset, FORMAT, CLAIMS["layer"], _describe_layer)
@@ -168,7 +164,7 @@ def family_of(weights: Any) -> ClaimFamily:  # noqa: ANN401 - what `_read` takes
     if not isinstance(weights, Memorizer):
         family: ClaimFamily = importlib.import_module(weights.claimed_by).FAMILY
         return family
-    if isinstance(weights.layer, AttentionLayer | ExtendedLayer):
+    if isinstance(weights.layer, AttentionLayer):
         return LAYERS
     kind = type(weights.layer)
     raise ParameterError(

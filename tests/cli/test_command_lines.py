@@ -26,7 +26,7 @@ PAGE = (
 KERNELS = """
 from dataclasses import replace
 from constructive.kernels import ADAPTERS
-from constructive.kernels.adapters.adapter import Adapter
+from constructive.kernels.adapters import Adapter
 
 number = 7
 few = replace(ADAPTERS["torch"], can=frozenset())
@@ -37,7 +37,7 @@ small = Adapter(
 )
 """
 SILENT = """
-from constructive.kernels.adapters.adapter import Adapter
+from constructive.kernels.adapters import Adapter
 silent = Adapter(library="numpy", layout="BHTd", models={}, fully_masked="zeros")
 """
 ANSWERS = {
@@ -323,7 +323,7 @@ REFUSED = [
         ("torch --shape '77 x 77'", "Usage: ... causal, more keys"),
         ("torch --case worst", "Usage: ... fine scale"),
         ("torch --shape tiny --case 'soft cap'", "no case applies"),
-        ("openvino", "MissingExtraError: ... pip install openvino"),
+        ("jax", "MissingExtraError: ... pip install jax"),
         ("kernel_file:Nothing", "cannot be loaded"),
         ("no_such_module:Kernel", "cannot be loaded"),
         ("kernel_file:number", "is not an adapter ... witness: int"),
