@@ -1,7 +1,8 @@
 """A page as a Jupyter notebook: `python docs/notebook.py docs/tutorial.md` writes tutorial.ipynb.
 
-The page is what is written and tested; the notebook has its text and its code, without outputs, for
-those who want to run it. Both lie beside each other, so that their links are the same.
+The page is what is written and tested; the notebook has its text and its code, with what they
+show, for those who want to run it. Both lie beside each other, so that their links are the same.
+Needs nbclient and ipykernel.
 """
 
 import doctest
@@ -45,6 +46,23 @@ def notebook(page: str) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
+def executed(text: str) -> str:
+    """The notebook with the outputs of its cells, but not when they ran or on what."""
+    import nbclient  # noqa: PLC0415 - the tests of pages need the rest
+    import nbformat  # noqa: PLC0415
+
+    ran = nbclient.NotebookClient(nbformat.reads(text, 4), timeout=600).execute()
+    content = json.loads(text)
+    for cell, done in zip(content["cells"], ran.cells, strict=True):
+        if cell["cell_type"] == "code":
+            cell |= {"execution_count": done.execution_count, "outputs": done.outputs}
+            for each in cell["outputs"]:
+                each.pop("traceback", None)  # which names files of this machine
+                if each["output_type"] == "error":
+                    each["traceback"] = [f"{each['ename']}: {each['evalue']}"]
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
 def _code(source: str, *, fails: bool) -> dict[str, Any]:
     tags = {"tags": ["raises-exception"]} if fails else {}  # then the cells after it run as well
     empty = {"execution_count": None, "outputs": []}
@@ -53,4 +71,4 @@ def _code(source: str, *, fails: bool) -> dict[str, Any]:
 
 if __name__ == "__main__":
     for path in map(Path, sys.argv[1:]):
-        path.with_suffix(".ipynb").write_text(notebook(path.read_text("utf-8")), "utf-8")
+        path.with_suffix(".ipynb").write_text(executed(notebook(path.read_text("utf-8"))), "utf-8")

@@ -4,6 +4,8 @@ import math
 from abc import ABC, abstractmethod
 from collections import namedtuple
 
+import numpy as np
+
 from .files import require
 
 PROVED, REFUTED, UNDECIDED = "PROVED", "REFUTED", "UNDECIDED"
@@ -92,22 +94,15 @@ class Claim(ABC):
         return self.number("bound", "bound")
 
 
-class Bound(Claim):
-    """A claim which is a number; it is shown when all claims are known."""
-
-    def numbers(self, about):
-        del about
-        return (self.bound,) if "bound" in self.evidence else ()
-
-    def check(self, about):
-        return Shown(self.numbers(about))
-
-
 class About(ABC):
-    """What a certificate is about, read from its files.
+    """What a certificate is about: arrays, and what is read from its files.
 
     format: of the certificate
+    solves: whether an elimination for *rank* solves, too, for who proposes what it eliminates
+    solution: what it found, in evidence of files
     """
+
+    solves, solution = False, np.empty((0, 0))
 
     @property
     @abstractmethod
@@ -117,7 +112,3 @@ class About(ABC):
     def read(cls, content, files, claims, options):
         """What these files hold, which have to be what the certificate says."""
         return cls(content, files, claims, options)
-
-    def conclude(self, claims):
-        """Check what claims show together, when each by itself is checked."""
-        del claims

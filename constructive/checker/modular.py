@@ -6,12 +6,14 @@ import numpy as np
 
 from .attend import Heads, Numbers, attend
 from .bounds import chunks
+from .claim import Unshown
 from .files import require, silent
 from .pieces import in_pieces
 
 MANY = 1 << 17  # entries which are reduced at a time
 BLOCK, SMALL = 256, 16  # rows of a matrix which are eliminated together, and one by one
 LARGE = 64  # rows of matrices which are not eliminated all at once
+VANISHES = "denominator"  # why nothing is known of a point
 ATTEMPTS = 8  # random mixtures which may show a rank
 
 
@@ -26,6 +28,8 @@ def reduce(x, m):
 
 def times(a, b, m):
     """The product a @ b modulo m, exact since 1024 products stay below 2^53."""
+    if b.ndim == 2 < a.ndim:  # one large product, and not many small ones
+        return times(a.reshape(-1, a.shape[-1]), b, m).reshape(*a.shape[:-1], -1)
     out = reduce(a[..., :1024] @ b[..., :1024, :], m)
     for k in range(1024, a.shape[-1], 1024):
         reduce(np.add(out, a[..., k : k + 1024] @ b[..., k : k + 1024, :], out=out), m)
@@ -71,31 +75,46 @@ def inverses(x, p):
 
 
 def require_nonsingular(a, p, tell=silent):
-    """Eliminate a square matrix modulo p, a block of rows at a time; a is used up.
+    """Refuse a square matrix which is singular modulo p; it is used up."""
+    solve(a, np.empty((len(a), 0)), p, tell)
 
-    With V the inverse of a block of its first columns, what is left of the others is singular if
-    and only if the matrix is: A_ij - A_i V A_j.
+
+def solve(a, b, p, tell=silent):
+    """X with a X = b modulo p, or a refusal where a is singular; both are used up.
+
+    A block of rows at a time is eliminated: with V the inverse of a block of its first columns,
+    what is left of the others is singular if and only if the matrix is, A_ij - A_i V A_j.
     """
-    for first in range(0, len(a), BLOCK):
-        last = min(first + BLOCK, len(a))
-        tell("eliminate Z modulo p", first, len(a))
-        inverse = inverse_of(a[first:last, first:last], p)
+    total, names, steps = len(a), np.arange(len(a)), chunks(len(a), 1, BLOCK)
+    for step in steps:
+        first, last = step.start, step.stop
+        tell("eliminate Z modulo p", first, total)
+        inverse = inverse_of(a[step, step], p)
         if inverse is None:  # other columns stand first, in which it has one
-            order = first + order_of(a[first:last, first:].copy(), p)
-            for rows in chunks(len(a), len(a), 1 << 22):
+            order = first + order_of(a[step, first:].copy(), p)
+            for rows in chunks(total, total, 1 << 22):
                 a[rows, first:] = a[rows, order]
-            inverse = inverse_of(a[first:last, first:last], p)
-        right = np.empty((last - first, len(a) - last))
+            names[first:] = names[order]
+            inverse = inverse_of(a[step, step], p)
+        a[step, step] = inverse
+        right = np.empty((last - first, total - last))
 
-        def multiply(columns, rows=a[first:last, last:], inverse=inverse, right=right):
+        def multiply(columns, rows=a[step, last:], inverse=inverse, right=right):
             right[:, columns] = times(inverse, rows[:, columns], p)
 
-        def subtract(rows, left=a[last:, first:last], rest=a[last:, last:], right=right):
+        def subtract(rows, left=a[last:, step], rest=a[last:, last:], right=right):
             rest[rows] = reduce(rest[rows] - left[rows] @ right, p)
 
-        for step in (multiply, subtract):
-            for _ in in_pieces(step, chunks(len(a) - last, 1, BLOCK)):
+        for one in (multiply, subtract):
+            for _ in in_pieces(one, chunks(total - last, 1, BLOCK)):
                 pass
+        b[last:] = reduce(b[last:] - a[last:, step] @ times(inverse, b[step], p), p)
+    for step in steps[::-1]:  # rows of X are V times what is left of b
+        left = reduce(b[step] - times(a[step, step.stop :], b[step.stop :], p), p)
+        b[step] = times(a[step, step], left, p)
+    out = np.empty_like(b)
+    out[names] = b
+    return out
 
 
 def inverse_of(a, p):
@@ -213,7 +232,8 @@ class Residues(Numbers):
         if hidden is not None:
             powers[np.broadcast_to(hidden, powers.shape)] = 0.0
         sums = reduce(powers.sum(axis=2), self.p)
-        require(sums.all(), "a softmax denominator vanishes modulo p")
+        if not sums.all():
+            raise Unshown("a softmax denominator vanishes modulo p", VANISHES)
         return powers, sums
 
     def averages(self, attention, tokens, own, columns):

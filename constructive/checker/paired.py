@@ -15,9 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+from . import pieces
 from .attend import Examples, Numbers, attend
-from .bounds import LONGEST, UNIT, chunks, exponent, exponentials, gamma, lengths, up
-from .claim import About, Bound
+from .bounds import LONGEST, UNIT, above, chunks, exponent, exponentials, gamma, lengths, up
+from .claim import About, Shown
 from .files import (
     BLOCK,
     LENGTHS,
@@ -34,8 +35,9 @@ from .files import (
     weights_shapes,
 )
 from .floating import Sized
-from .rank import Rank
-from .real import Error
+from .layers import shapes_of, sizes_of
+from .rank import Rank, require_possible
+from .real import InFloats, of_floats
 
 # Attention of pairs of heads of rank one: reaches times scores, each a high and a low part.
 #
@@ -160,6 +162,8 @@ def precisely(x, y):
 
 CHUNK = 1 << 19  # entries of arrays which are worked on at a time
 COUPLED = 5  # entries an example which may couple, on average
+ADVICE = "another seed, or fewer examples"
+OF_THREAD = 48 * CHUNK  # bytes which one more thread holds
 
 
 def readouts_of(weights):
@@ -197,8 +201,6 @@ class Layer:
         targets = data["targets"].reshape(len(order), -1)[order].astype(np.float64)
         readouts, self.key = readouts_of(weights), w_k[0, :, 0]
         require(not readouts[2 * pairs :].any(), "a head without a partner reads")
-        alike = (w_k[: 2 * pairs, :, 0] == self.key).all() and not w_q[: 2 * pairs, :, 1:].any()
-        require(alike, "heads are not of rank one, with one key direction")
         self.a, b, c = exponent(self.contexts), exponent(self.queries), exponent(self.key)
         self.queries, self.key = np.ldexp(self.queries, -b), np.ldexp(self.key, -c)
         self.heads = np.ldexp(w_q[: 2 * pairs, :, 0], self.a + b + c).reshape(pairs, 2, width)
@@ -249,15 +251,15 @@ class Scan:
 
     gaps: from the largest score to the next one, and from the least one (2, T)
     own: x_{t,p} = z_{t,2p} - z_{t,2p+1} of the own pairs, and bounds of their errors
-    second: if a pair's readouts do not cancel, what its second head adds (`products`)
+    second: if the readouts of one pair do not cancel, what its second head adds (`products`)
     """
 
-    def __init__(self, layer, bounded=True, tell=silent):
+    def __init__(self, layer, tell=silent):
         self.layer = layer
         (total, size, width), outputs = layer.contexts.shape, layer.targets.shape[1]
         owned = len(layer.owner)
-        unlike = np.flatnonzero(layer.both.any(axis=(1, 2))) if bounded else ()
-        require(len(unlike) <= 1, "the readouts of more than one pair do not cancel")
+        unlike = np.flatnonzero(layer.both.any(axis=(1, 2)))
+        unlike = unlike if len(unlike) < 2 else ()  # then `residuals` are not had
         self.gaps, self.score_error, self.largest = np.empty((2, total)), *np.empty((2, total))
         self.own = np.empty((owned, width)), np.empty(owned)
         self.second = np.empty((len(unlike), outputs, 3, total))
@@ -293,15 +295,21 @@ class Scan:
             least.append(up(up(NATS / surely) + error))
         found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
         heads = layer.heads.transpose(1, 0, 2).reshape(-1, layer.heads.shape[2]).T
-        for rows in chunks(len(layer.order), 2 * len(layer.stops), CHUNK):
+
+        def of(rows):
             first, second = np.split(layer.queries[rows] @ heads, 2, axis=1)
             like = np.minimum(first, second) >= least[0][rows, None]
             like |= np.maximum(first, second) <= -least[1][rows, None]
             inside = np.arange(rows.start, min(rows.stop, len(layer.owner)))
             like[inside - rows.start, layer.owner[inside]] = True
             where, pair = np.nonzero(~like)
-            found.append((where + rows.start, pair))
-            require(sum(len(x) for x, _ in found) <= most, "too many couple")
+            return where + rows.start, pair
+
+        total, count = len(layer.order), 0
+        for part in pieces.in_pieces(of, chunks(total, 2 * len(layer.stops), CHUNK)):
+            found.append(part)
+            count += len(part[0])
+            require(count <= most, f"too many couple: more than {most}; {ADVICE}")
         return [np.concatenate(each) for each in zip(*found, strict=True)]
 
 
@@ -330,7 +338,6 @@ class Blocks:
         self.sums, self.column = np.zeros(total), np.zeros(total)
         (values, errors), (at, pairs, x, x_error) = scan.own, coupled
         sizes = np.diff(layer.stops, prepend=0)
-        require(sizes.max() <= width, "a pair has more than d examples")
         place = np.zeros(len(sizes), dtype=np.int64)
         for size in set(sizes.tolist()) - {0}:
             which = np.flatnonzero(sizes == size)
@@ -388,9 +395,12 @@ class Blocks:
 
 
 def residuals(scan, coupled):
-    """Upper bounds of |f - y| 2^-c: (T, d_out)."""
-    layer, bounds = scan.layer, np.empty(scan.layer.targets.shape)
-    (total, outputs), owner = bounds.shape, layer.owner
+    """|f - y| 2^-c, and bounds of what f 2^-c is off by: (T, d_out)."""
+    layer = scan.layer
+    cancel = np.count_nonzero(layer.both.any(axis=(1, 2))) == len(scan.second)
+    require(cancel, "the readouts of more than one pair do not cancel")
+    distances, errors = np.empty((2, *layer.targets.shape))
+    (total, outputs), owner = distances.shape, layer.owner
     terms = (np.arange(len(owner)), owner, *scan.own), coupled
     most = 1 + int(np.bincount(coupled[0], minlength=1).max()) + len(scan.second)
     for k in range(outputs):
@@ -402,92 +412,133 @@ def residuals(scan, coupled):
         f, size, error = sums + sum(scan.second[:, k])
         error += scan.tail * float(up(np.abs(layer.first[:, :, k]).sum()))
         error += scan.largest * float(up(np.abs(layer.both[:, :, k]).sum() * 2 * UNIT))
-        distance = np.abs(f - layer.targets[:, k])
-        error = up(error + up(gamma(len(layer.key) + most + 8) * up(size + distance)))
-        bounds[:, k] = up(distance + error)
-    return bounds
-
-
-class PairedError(Bound):
-    """No output is further from its target: `PairedLayer.conclude` shows it."""
-
-    name, statement = Error.name, Error.statement
-
-    @property
-    def error(self):
-        return self.bound
+        distances[:, k] = far = np.abs(f - layer.targets[:, k])
+        errors[:, k] = up(error + up(gamma(len(layer.key) + most + 8) * up(size + far)))
+    return distances, errors
 
 
 class PairedRank(Rank):
     """*rank* by an order of the examples, in which pairs take one after the other."""
 
-    def check(self, about):
-        self.order(*about.sizes)
-        return about.sizes[:1]
+    def numbers(self, about):
+        return about.shapes[:1]
 
-    def order(self, total, pairs):
-        """The examples in that order, and where the ones of each pair end."""
-        order = unpack(self.evidence["order"], (total,), total)
-        stops = unpack(self.evidence["stops"], (pairs,), total + 1)
-        require(
-            (np.bincount(order, minlength=total) == 1).all(), "order is not an order of examples"
-        )
-        ordered = (np.diff(stops, prepend=0) >= 0).all() and stops[-1] >= total - 1
-        require(ordered, "the pairs do not take all examples but one at most")
-        return order, stops
+    def check(self, about):
+        try:
+            about.arrange(self.evidence)
+            return Shown(self.numbers(about), about.contraction())
+        except ValueError:
+            require_possible(about.shapes, about.data)
+            raise
 
 
 class PairedLayer(About):
-    """Weights, and data: arrays by their names, or contexts in a file of their own."""
+    """Weights, and data: arrays by their names, or contexts in a file of their own.
+
+    room: for so many entries which couple
+    """
 
     format = "constructive paired certificate 1"
 
-    def __init__(self, content, files, _, options):
+    def __init__(self, weights, data, tell=silent, room=math.inf):
+        self.weights, self.data, self.tell, self.room = weights, data, tell, room
+        self.shapes = pairs_of(shapes_of(data), shapes_of(weights))
+        pairs = self.shapes[4] // 2
+        w_q, w_k = (weights[name][: 2 * pairs] for name in ("W_Q", "W_K"))
+        alike = (w_k[:, :, 0] == w_k[0, :, 0]).all() and not w_q[:, :, 1:].any()
+        require(alike, "heads are not of rank one, with one key direction")
+        # Blocks are for the rank alone: the error needs none.
+        self.order, self.stops = np.arange(self.shapes[0]), np.zeros(pairs, dtype=np.int64)
+        self._scanned = None
+
+    @classmethod
+    def read(cls, content, files, claims, options):
+        del claims
         require(len(files) == 2, "a certificate of paired heads needs weights and data")
         tensors, arrays = weights_shapes(files[0], options.most), data_shapes(files[1])
-        require(LENGTHS not in arrays, "paired heads are for contexts of one length")
         on_disk = Path(files[1]).is_dir()
         left = options.most - needs(arrays, tensors, on_disk=on_disk, coupled=0)[0]
-        (total, _, width), pairs = arrays["contexts"][1], tensors["W_Q"][1][0] // 2
-        self.room = max(0, min(COUPLED * total, int(left // of_coupled(width))))
-        announce(*needs(arrays, tensors, on_disk=on_disk, coupled=self.room), options.most)
-        read = read_folder if on_disk else read_data
-        self.data, self.weights = read(files[1], arrays), read_weights(files[0], tensors)
-        require_about(content, self.data, "data")
-        require_about(content, self.weights, "weights")
-        self.sizes, self.tell = (total, pairs), options.tell
+        total, _, width, _, heads, *_ = pairs_of(arrays, tensors)
+        room = max(0, min(COUPLED * total, int(left // of_coupled(width))))
+        left -= room * of_coupled(width)
+        shares = -(-total * heads // CHUNK)
+        pieces.take(min(pieces.jobs, shares, 1 + int(max(left, 0) // OF_THREAD)))
+        held, operations = needs(arrays, tensors, on_disk=on_disk, coupled=room)
+        announce(held + (pieces.jobs - 1) * OF_THREAD, operations, options.most)
+        parts = (read_folder if on_disk else read_data)(files[1], arrays)
+        parts = read_weights(files[0], tensors), parts
+        for part, name in zip(parts[::-1], ("data", "weights"), strict=True):
+            require_about(content, part, name)
+        return cls(*parts, options.tell, room)
 
-    def conclude(self, claims):
-        """All claims, by one pass over contexts."""
-        total, pairs = self.sizes
-        order, stops = np.arange(total), np.zeros(pairs, dtype=np.int64)
-        if "rank" in claims:  # the error needs no blocks
-            order, stops = claims["rank"].order(total, pairs)
-        bound = claims["error"].bound if "error" in claims else None
-        with np.errstate(all="ignore"):  # what overflows or is not a number compares as not proved
-            layer = Layer(self.weights, self.data, order, stops)
-            prove(layer, "rank" in claims, bound, self.room, self.tell)
+    def arrange(self, evidence):
+        """Take the examples in an order in which pairs take one after the other."""
+        total, _, width, _, heads, *_ = self.shapes
+        order = unpack(evidence["order"], (total,), total)
+        stops = unpack(evidence["stops"], (heads // 2,), total + 1)
+        whole = (np.bincount(order, minlength=total) == 1).all()
+        require(whole, "order is not an order of examples")
+        sizes = np.diff(stops, prepend=0)
+        ordered = (sizes >= 0).all() and stops[-1] >= total - 1
+        require(ordered, "the pairs do not take all examples but one at most")
+        require(sizes.max() <= width, "a pair has more than d examples")
+        self.order, self.stops, self._scanned = order, stops, None
+
+    def scanned(self):
+        """What one pass over all contexts finds for all claims, and which entries couple."""
+        if self._scanned is None:
+            layer = Layer(self.weights, self.data, self.order, self.stops)
+            scan = Scan(layer, self.tell)
+            self.tell("heads which are not sure to read one token", 0, 4)
+            at, which = scan.unlike(self.room)
+            self.tell("entries which couple", 1, 4)
+            self._scanned = scan, (at, which, *layer.read(at, which, (1.0, -1.0)))
+        return self._scanned
+
+    @np.errstate(all="ignore")  # what overflows or is not a number compares as not proved
+    def contraction(self):
+        """How it is shown that X R, and so Z, has rank T."""
+        scan, coupled = self.scanned()
+        self.tell("a right inverse of Z", 2, 4)
+        blocks = Blocks(scan, coupled)
+        self.tell("coupling", 3, 4)
+        contracts = next((q for _, q in blocks.solutions() if q < 1), None)
+        require(contracts is not None, f"coupling is not shown to contract; {ADVICE}")
+        tail = Fraction(float(scan.tail.max())) * Fraction(2) ** scan.layer.a
+        return (
+            f"{len(self.stops)} blocks, {len(coupled[0])} coupled entries beside them, all "
+            f"others below {above(tail)}; contraction {above(contracts)}"
+        )
+
+    @np.errstate(all="ignore")  # the same
+    def residuals(self):
+        """What is known of |f - y|: in float64, if anything."""
+        scan, coupled = self.scanned()
+        self.tell("residuals", 2, 4)
+        found, scales = np.empty((2, *scan.layer.targets.shape)), np.empty(self.shapes[0], np.int64)
+        found[:, self.order], scales[:] = residuals(scan, coupled), scan.layer.c
+        return [of_floats(InFloats(*found, scales, None))] if np.isfinite(found).all() else []
+
+
+def pairs_of(arrays, tensors):
+    """The sizes of arrays of these types and shapes, which have to fit together, and to be few."""
+    require(LENGTHS not in arrays, "paired heads are for contexts of one length")
+    require(len(tensors) == 5, "paired heads have no W_V_corrections")
+    sizes = total, size, width, outputs, heads, _, inner, between = sizes_of(arrays, tensors)
+    own = len(arrays["contexts"][1]) == 3 and size > 1
+    require(own, "these are not examples with contexts of their own")
+    require(outputs <= inner == between, "the weights do not fit together, or not the data")
+    require(heads > 1 and width <= 1024, "no pair of heads, or tokens of more than 1024 entries")
+    require(max(total, size, heads * width) <= LONGEST, f"sums of more than {LONGEST} terms")
+    return sizes
 
 
 def needs(arrays, tensors, *, on_disk=False, coupled=None):
-    """Bytes and operations for arrays of these types and shapes, which have to fit together.
+    """Bytes and operations for arrays of these types and shapes.
 
     on_disk: contexts are, and take no memory;  coupled: entries which do, or as many as may
     """
-    require(len(tensors) == 5, "paired heads have no W_V_corrections")
-    contexts, queries, targets = (shape for _, shape in arrays.values())
-    w_q, w_k, w_v, w_o, w_d = (shape for _, shape, _ in tensors.values())
-    fits = len(contexts) == 3 and contexts[::2] == queries and len(targets) in (1, 2)
-    fits = fits and targets[0] == queries[0] and contexts[1] > 1
-    require(fits, "these are not examples with contexts of their own")
-    (total, size, width), outputs = contexts, math.prod(targets[1:])
-    require(len(w_q) == len(w_v) == 3, "the weights have other axes")
-    heads, inner = w_q[0], w_v[2]
-    fits = w_q == w_k == (heads, width, w_q[2]) and w_v == (heads, width, inner)
-    fits = fits and w_o == (heads * inner, inner) and w_d == (inner, outputs) and outputs <= inner
-    require(fits, "the weights do not fit together, or not the data")
-    require(heads > 1 and width <= 1024, "no pair of heads, or tokens of more than 1024 entries")
-    require(max(total, size, heads * width) <= LONGEST, f"sums of more than {LONGEST} terms")
+    total, size, width, outputs, heads, *_ = pairs_of(arrays, tensors)
     read = {name: arrays[name] for name in ("queries", "targets") if on_disk} or arrays
     held = bytes_of(read) + 4 * bytes_of(tensors) + 16 * BLOCK * on_disk
     together = max(CHUNK // width, size)  # tokens of a chunk, or of one example
@@ -502,23 +553,3 @@ def needs(arrays, tensors, *, on_disk=False, coupled=None):
 def of_coupled(width):
     """Bytes for one entry which couples."""
     return 8 * (4 * width + 10)
-
-
-def prove(layer, rank, bound, room=math.inf, tell=silent):
-    """Require the rank, if it is claimed, and the bound of the error, if one is."""
-    scan = Scan(layer, bound is not None, tell)
-    tell("heads which are not sure to read one token", 0, 5)
-    at, which = scan.unlike(room)
-    tell("entries which couple", 1, 5)
-    coupled = at, which, *layer.read(at, which, (1.0, -1.0))
-    if bound is not None:
-        tell("residuals", 2, 5)
-        worst = float(residuals(scan, coupled).max())
-        within = worst < math.inf and Fraction(worst) * Fraction(2) ** layer.c <= bound
-        require(within, f"error: it is not shown to be within {bound!r}")
-    if rank:
-        tell("a right inverse of Z", 3, 5)
-        blocks = Blocks(scan, coupled)
-        tell("coupling", 4, 5)
-        contracts = any(q < 1 for _, q in blocks.solutions())
-        require(contracts, "rank: coupling is not shown to contract")

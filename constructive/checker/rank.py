@@ -21,6 +21,7 @@ from .modular import (
     require_nonsingular,
     require_prime,
     residues,
+    solve,
     times,
 )
 from .pieces import in_pieces
@@ -153,21 +154,20 @@ class Rank(Claim):
         view, wanted, width = about.rows_of_z()
         evidence, total = self.evidence, len(wanted)
         if "prime" not in evidence:
-            require_possible(about.shapes, about.data)
+            self.require_possible(about)
             raise ValueError("no prime is given at which rows would be independent")
         p, a = require_prime(evidence["prime"]), evidence["value"]
         require(type(a) is int and 1 < a < p, "a is not between 1 and p")
         columns = unpack(evidence["columns"], (total,), width)
         require(len(np.unique(columns)) == total, "a column of Z is named twice")
         z = representation(about.weights, view, wanted, (p, a), columns, about.tell)
+        right = challenge(about.hashes, p, a, columns)
+        if about.solves:
+            about.solution = solve(z, right, p, about.tell).astype(np.int64) % p
+            return Shown((total,), f"rank {total} modulo p = {p} at x = {a}")
         solution = unpack(evidence["solution"], (total, ROUNDS), p).astype(np.float64)
         if about.quick:
-            # Nobody can choose these right-hand sides, and a singular Z has few in its range.
-            hashed = b"constructive rank 1" + about.hashes + struct.pack("<II", p, a)
-            hashed = hashlib.shake_256(hashed + columns.astype("<u4").tobytes())
-            right = np.frombuffer(hashed.digest(8 * ROUNDS * total), "<u8") % np.uint64(p)
-            left = times(z, reduce(solution, p), p).astype(np.int64) % p
-            true = (left.ravel() == right.astype(np.int64)).all()
+            true = (times(z, reduce(solution, p), p) % p == right % p).all()
             require(true, "the solution modulo p is wrong")
         else:
             require_nonsingular(z, p, about.tell)
@@ -176,11 +176,25 @@ class Rank(Claim):
     def numbers(self, about):
         return (len(about.rows_of_z()[1]),)
 
+    def require_possible(self, about):
+        """Refute it where no weights of these shapes have the rank."""
+        require_possible(about.shapes, about.data)
+
+
+def challenge(hashes, p, a, columns):
+    """Right-hand sides which nobody can choose; and a singular Z has few in its range."""
+    hashed = b"constructive rank 1" + hashes + struct.pack("<II", p, a)
+    hashed = hashlib.shake_256(hashed + columns.astype("<u4").tobytes())
+    right = np.frombuffer(hashed.digest(8 * ROUNDS * len(columns)), "<u8") % np.uint64(p)
+    return reduce(right.astype(np.float64).reshape(len(columns), ROUNDS), p)
+
 
 def require_possible(shapes, data):
     """Refute a rank which no weights of these shapes have on these data."""
     total, size, width, _, heads, *_ = shapes
-    if data["contexts"].ndim == 2 and total > heads * (size - 1) + 1:
+    contexts, lengths = data["contexts"], data.get("lengths")
+    own = len(contexts.shape) == 3
+    if not own and total > heads * (size - 1) + 1:
         bound = heads * (size - 1) + 1
         detail = f"on a shared context rank Z <= H(n - 1) + 1 = {bound} < {total}, since attention "
         raise Refuted(f"{detail}weights sum to one", bound)
@@ -189,14 +203,17 @@ def require_possible(shapes, data):
         detail = f"Z has {columns} different columns, fewer than {total} examples"
         raise Refuted(detail, columns)
     seen = {}
-    for t, query in enumerate(data["queries"].astype(np.float64) + 0.0):
-        context = data["contexts"][t if data["contexts"].ndim == 3 else slice(None)]
-        count = int(data["lengths"][t]) if "lengths" in data else len(context)
-        tokens = sorted(token.tobytes() for token in context[:count].astype(np.float64) + 0.0)
-        first = seen.setdefault((query.tobytes(), b"".join(tokens)), t)
-        if first != t:
-            detail = f"examples {first} and {t} are one input, so two rows of Z are equal"
-            raise Refuted(detail, (first, t))
+    for rows in chunks(total, size * width, CHUNK):
+        tokens = contexts[rows] if own else np.broadcast_to(contexts, (total, size, width))[rows]
+        for k, t in enumerate(range(total)[rows]):
+            context = tokens[k, : size if lengths is None else int(lengths[t])]
+            hashed = hashlib.sha256((data["queries"][t].astype(np.float64) + 0.0).tobytes())
+            whole = context.astype(np.float64) + 0.0
+            hashed.update(b"".join(sorted(token.tobytes() for token in whole)))
+            first = seen.setdefault(hashed.digest(), t)
+            if first != t:
+                detail = f"examples {first} and {t} are one input, so two rows of Z are equal"
+                raise Refuted(detail, (first, t))
 
 
 class RankOfDecoder(Rank):
@@ -206,6 +223,12 @@ class RankOfDecoder(Rank):
         "rank Z = R = {} on the different contexts: for all Y some readout U "
         "((H + 1) d, d_out) has Z U = Y"
     )
+
+    def require_possible(self, about):
+        _, wanted, columns = about.rows_of_z()
+        if len(wanted) > columns:
+            detail = f"Z has {columns} columns, fewer than {len(wanted)} contexts"
+            raise Refuted(detail, columns)
 
 
 def needs(shapes, beside=0):

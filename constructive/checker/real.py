@@ -25,12 +25,12 @@ from .bounds import (
     multiply,
     up,
 )
-from .claim import Bound, Refuted, Shown
+from .claim import Claim, Refuted, Shown
 from .files import require, silent
 from .floating import CHUNK, DIGITS, Digits, attended, exponential
 
 
-class Error(Bound):
+class Error(Claim):
     """No output is further from its target than a bound."""
 
     name, of_lengths = "error", True
@@ -40,12 +40,17 @@ class Error(Bound):
     def error(self):
         return self.bound
 
+    def numbers(self, about):
+        del about
+        return (self.bound,) if "bound" in self.evidence else ()
+
     def needs(self, about):
         return about.real_needs()
 
     def check(self, about):
         """In float64, and then to more and more digits, as long as these may decide."""
         bound = Fraction(self.bound)
+        known = ""
         for found in about.residuals():
             if found.most <= bound:
                 most = above(found.most, 2, self.bound)
@@ -57,8 +62,10 @@ class Error(Bound):
                 least = below(found.least, 2, self.bound)
                 detail = f"at example {example}, |f - y| is {least} or more"
                 raise Refuted(detail, found.place if several else example)
+            known = f", but between {below(found.least, 2)} and {above(found.most, 2)}"
         raise ValueError(
-            "it is not shown within epsilon, nor beyond; more digits may take more than a minute"
+            f"it is not shown within epsilon, nor beyond{known}; a larger epsilon, as more digits "
+            "may take more than a minute, or are not had"
         )
 
 

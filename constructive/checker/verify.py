@@ -11,10 +11,11 @@ from .capacity import AlmostImpossible, Impossible, Onto
 from .claim import PROVED
 from .decoders import Decoder, Executed, Recites
 from .files import read_json, require, require_claims, silent
+from .float_model import INTEGER_MODELS, MODELS
 from .labels import Labels
 from .layers import Layer
 from .near import Near
-from .paired import PairedError, PairedLayer, PairedRank
+from .paired import PairedLayer, PairedRank
 from .rank import Grouping, Rank, RankOfDecoder
 from .real import Error
 from .sequences import Equality, Sequences, Size
@@ -23,7 +24,7 @@ from .sequences import Equality, Sequences, Size
 
 CLAIMS = {
     Layer: (Grouping, Rank, Error, Labels, Onto, Near, Impossible, AlmostImpossible),
-    PairedLayer: (PairedRank, PairedError),
+    PairedLayer: (PairedRank, Error),
     Decoder: (RankOfDecoder, Recites, Executed),
     Sequences: (Equality, Size),
 }
@@ -40,7 +41,26 @@ def layer(weights, data, *, hashes=b"", quick=False, bits=4096, jobs=1, tell=sil
     jobs: threads, for this process from now on
     """
     pieces.take(jobs)
-    return Layer(weights, data, hashes, Options(quick, (), math.inf, math.inf, tell, bits))
+    about = Layer(weights, data, hashes, Options(quick, (), math.inf, math.inf, tell, bits))
+    about.solves = not quick
+    return about
+
+
+def paired_layer(weights, data, *, jobs=1, tell=silent):
+    """The same of heads in pairs; contexts may be what has rows, a shape, max and min."""
+    pieces.take(jobs)
+    return PairedLayer(weights, data, tell)
+
+
+def decoder(weights, texts, model, *, tell=silent, **others):
+    """A decoder on texts of numbers of tokens (N,): arrays by their names in files.
+
+    model: of its programs, by name;  others: prompt, window and period (`Decoder`)
+    """
+    known = (MODELS | INTEGER_MODELS)[model]
+    about = Decoder(weights, texts, known, Options(False, (), math.inf, math.inf, tell), **others)
+    about.solves = True
+    return about
 
 
 def verify(name, evidence, about):
@@ -83,5 +103,4 @@ def statements(kind, content, files, options):
         require(found.verdict == PROVED, f"{name}: {found.detail}")
         shown[name] = found.statement
         require(told[name]["statement"] == shown[name], f"it does not state: {shown[name]}")
-    about.conclude(claims)
     return shown

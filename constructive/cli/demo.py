@@ -47,7 +47,7 @@ def demo(*, output: Path = Path("constructive-demo"), examples: int = IMAGES) ->
         constructive demo --examples 200 -o digits
     """
     from constructive.data.samples import PATCH, digit_images
-    from constructive.figures import drawing, saturation
+    from constructive.figures import drawing
 
     if not FEWEST <= examples <= IMAGES:
         raise ParameterError(
@@ -98,7 +98,7 @@ def demo(*, output: Path = Path("constructive-demo"), examples: int = IMAGES) ->
     say(table)
     first, (memorizer, dataset) = built[0], built[-1]
     title = f"{examples} digits, {memorizer.layer.num_heads} heads: who saturates on what"
-    saturation.draw_heads(*first, picture, title=title)
+    constructive.plot_heads(*first, title=title).save(picture)
     say(
         "\nNo weight was trained. 'saturated' is the share of the examples off its group on "
         f"which a head\ngives all but 1e-6 of its attention to one token. Drawn in {picture}.\n"

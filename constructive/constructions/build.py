@@ -1,14 +1,15 @@
 """`build_memorizer` and `explain`: which construction is used, and its weights.
 
-Four steps: check what is asked, choose a construction and plan, build, and measure the error.
+`build_memorizer` is five steps: choose a construction by shapes, build heads, run them on all
+examples (Z), solve for the readout, and measure the error. Paired heads find their readout without
+Z, and tangent heads take steps from weights where all outputs are zero.
 
-*The choice of "auto"* is `_choice`: the first construction with the shortest readout that holds the
+*The choice of "auto"* is `_ORDER`: the first construction with the shortest readout that holds the
 examples, as long as that is cheap: that of Theorem 1, of Theorem 2, then random heads. Such a
 readout is the least sensitive to rounding, and of those the heads of Theorem 1 are as well
 conditioned as any where contexts are own ones, and far better on a shared one
-(docs/performance.md). Where that is expensive, it takes the applicable construction with the fewest
-operations. Operations and bytes are estimates from the leading terms; bytes are beside the data and
-the weights.
+(docs/performance.md). Where that is expensive, pairs are taken if they cost less. Operations and
+bytes are estimates from the leading terms; bytes are beside the data and the weights.
 """
 
 import bisect
@@ -16,33 +17,38 @@ import dataclasses
 import functools
 import numbers
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 
-from constructive.constructions import tangent
+from constructive.constructions import generic, tangent
 from constructive.constructions.construction import (
-    LENGTHS,
+    SEED,
     Built,
     Construction,
-    Options,
+    FixedHeads,
+    Found,
     Survey,
+    dense_cost,
     operations_of_z,
 )
-from constructive.constructions.dense import RANK_ONE, SATURATED
-from constructive.constructions.generic import GENERIC
+from constructive.constructions.multihead.heads import rank_one, saturated
+from constructive.constructions.multihead.intermediate import represent
+from constructive.constructions.multihead.readout import SolvedReadout, solve
 from constructive.constructions.paired import PAIRED
 from constructive.constructions.tangent import TANGENT
 from constructive.data.dataset import Dataset, different_inputs
 from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.exact.softmax import NudgedFloats
 from constructive.layers import extended, residues
-from constructive.layers.extended import MOST_BITS, ExtendedLayer, FloatLayer
-from constructive.layers.layer import FLOAT64_BITS
+from constructive.layers.extended import MOST_BITS, ExtendedLayer
+from constructive.layers.layer import FLOAT64_BITS, AttentionLayer
 from constructive.layers.memorizer import Memorizer
-from constructive.layers.record import BuildRecord, require_float_layer
+from constructive.layers.record import BuildRecord, HeadRecord
 from constructive.support import tables
 from constructive.support.arrays import Array
 from constructive.support.errors import (
@@ -60,12 +66,31 @@ from constructive.support.errors import (
     require_size,
 )
 from constructive.support.work import one_blas_thread, report
+from constructive.theory import bounds
 from constructive.theory.bounds import Plan, require_heads, require_room
-from constructive.theory.capacity import seen_in_floats
+from constructive.theory.capacity import context_capacity, fewest_heads, seen_in_floats
 from constructive.theory.free_heads import Dimensions, most_examples
 
-# All constructions, in the order in which "auto" tries them. (`constructions.NAMES` is known to the
-# command line, which imports none of them.)
+
+def _of_theorem(of: bounds.TheoremHeads, build: Callable[..., Found]) -> Construction:
+    """Return the heads of a theorem."""
+    facts = of.name, of.formula, of.theorem, of.plan, dense_cost, build
+    return Construction(*facts, dense=True, grouped=True)
+
+
+SATURATED = _of_theorem(bounds.SATURATED, saturated)
+RANK_ONE = _of_theorem(bounds.RANK_ONE, rank_one)
+GENERIC = Construction(
+    "generic",
+    "c(E; H) of generic contexts",
+    "Theorem 9",
+    generic.plan,
+    generic.cost,
+    generic.generic,
+    dense=True,
+    lengths=True,
+)
+# All constructions. (`constructions.NAMES` is known to the command line, which imports none.)
 CONSTRUCTIONS: dict[str, Construction] = {
     known.name: known for known in (SATURATED, RANK_ONE, GENERIC, PAIRED, TANGENT)
 }
@@ -73,6 +98,7 @@ AUTO = "auto"
 # Up to these a dense readout is taken: some seconds on two cores.
 CHEAP_OPERATIONS, CHEAP_BYTES = 1e11, 1 << 30
 
+_LENGTHS = "contexts of different lengths"  # as an error has it
 _QUICK = 1e10  # Operations of an elimination that may be done to print a table: about a second
 _NUDGES = 4  # Times that a layer is evaluated with rounding of its own
 # Of a larger error than this many times what is left of Z U - Y, the readout is not to blame.
@@ -138,31 +164,43 @@ def build_memorizer(
         True
     """
     require_examples(dataset, Dataset)
-    options = Options(
-        head_dim=head_dim,
-        value_dim=value_dim,
-        saturated_fraction=saturated_fraction,
-        precision=precision,
-        lengths=dataset.lengths is not None,
-    )
-    _check(dataset, num_heads, options, tolerance, seed)
+    _check(dataset, num_heads, head_dim, value_dim, saturated_fraction, tolerance, precision, seed)
+    survey, seed = Survey(dataset), operator.index(seed)
+    asked = _asked(value_dim, saturated_fraction, precision)
+
+    def built_by(plan: Plan) -> Memorizer | AssumptionError | PrecisionError:
+        known, rng = CONSTRUCTIONS[plan.construction], np.random.default_rng(seed)
+        refused = refusal(known, lengths=dataset.lengths is not None, asked=asked)
+        if refused is not None:
+            raise refused
+        fraction = {"saturated_fraction": saturated_fraction} if known.grouped else {}
+        found = known.build(survey, plan.num_heads, plan.head_dim, rng=rng, **fraction)
+        if isinstance(found, AssumptionError):
+            return found
+        built = found if isinstance(found, Built) else _with_readout(survey, found, rng)
+        built = _wider(built, value_dim)
+        record = _record(dataset, plan, built, saturated_fraction, seed)
+        try:
+            return _measured(dataset, built, record, precision, tolerance, rng)
+        except PrecisionError as error:
+            if precision != FLOAT64_BITS:  # in balls these heads are as good as any
+                raise
+            return error
 
     with one_blas_thread(dataset.largest_product(num_heads or dataset.num_examples)):
-        survey = Survey(dataset)
-        heads, _ = heads_for(survey, num_heads, construction, options)
+        heads, _ = heads_for(dataset, num_heads, head_dim, construction)
         try:
-            seed = operator.index(seed)
-            return _build(survey, heads, construction, options, tolerance, seed)
+            return _first(built_by, dataset, heads, head_dim, construction)
         except CapacityError as error:
             # What contexts allow counts equal inputs once.
             if survey.repeated is not None:
                 raise survey.repeated from None
-            free = _option(TANGENT, dataset, heads, options)
+            free = _candidate(TANGENT, dataset, heads, head_dim)
             if construction != AUTO or free.plan is None:
                 raise
             # Contexts in special position: fixed heads memorize fewer than their shapes promise.
             try:
-                return _build(survey, heads, TANGENT.name, options, tolerance, seed)
+                return _first(built_by, dataset, heads, head_dim, TANGENT.name)
             except CapacityError:
                 raise error from None
 
@@ -195,7 +233,7 @@ class Explanation:
     allow with heads that do not depend on the targets (Theorem 8).
 
     Attributes:
-        survey: what is known of the examples, or of their shapes
+        data: the examples, or their shapes
         num_heads: H
         shapes: of what data, in words
         asked: what was asked for
@@ -209,18 +247,12 @@ class Explanation:
         'saturated'
     """
 
-    survey: Survey
+    data: ExampleShapes
     num_heads: int
     shapes: str
     asked: str
     options: tuple[Candidate, ...]
     chosen: Candidate
-
-    @property
-    def data(self) -> ExampleShapes:
-        """The examples, or their shapes."""
-        data: ExampleShapes = self.survey.dataset
-        return data
 
     @property
     def plan(self) -> Plan:
@@ -256,11 +288,8 @@ class Explanation:
         """What these shapes allow with any weights, and contexts of a dataset with fixed heads."""
         data, plans = self.data, [option.plan for option in self.options]
         head_dim = max((plan.head_dim for plan in plans if plan is not None), default=data.width)
-        sizes = Dimensions.of_sizes(
-            data.context_size, data.width, shared_context=data.shared_context
-        )
-        each = min(data.context_size - 1, data.width)
-        above = most_examples(self.num_heads, head_dim, sizes, each=each, m=data.target_dim)
+        sizes = Dimensions.of_shapes(data)
+        above = most_examples(self.num_heads, head_dim, sizes, m=data.target_dim)
         return [
             *self._most_of_contexts(),
             "",
@@ -269,13 +298,13 @@ class Explanation:
         ]
 
     def _most_of_contexts(self) -> list[str]:
-        data = self.survey.dataset
+        data = self.data
         if not isinstance(data, Dataset):
             return []
         total, columns = data.num_examples, self.num_heads * data.width
         if total**2 * min(total, columns) > _QUICK:
             return ["", "  capacity(dataset, ...) tells what these contexts allow."]
-        most = self.survey.capacity(self.num_heads)
+        most = context_capacity(data, self.num_heads, np.random.default_rng(SEED))
         inputs = len(different_inputs(data))
         held = f"{most.upper} of these {inputs}" + (
             " examples" if inputs == total else f" different inputs ({total} examples)"
@@ -322,18 +351,15 @@ def explain(
     require_size(**{name: size for name, size in sizes.items() if size is not None})
     require_examples(dataset)
     _require_values(value_dim, dataset.target_dim)
-    several = dataset.lengths is not None
-    options = Options(head_dim, value_dim, lengths=several)
-    survey = Survey(dataset)
-    heads, why = heads_for(survey, num_heads, construction, options)
+    heads, why = heads_for(dataset, num_heads, head_dim, construction)
     kind = "one shared context" if dataset.shared_context else "own contexts"
     shapes = (
         f"T = {dataset.num_examples:,}, H = {heads:,}, n = {dataset.context_size}, "
         f"d = {dataset.width}, {kind}{why}"
     )
-    look = _looking_at(dataset, heads, options)
+    look = _looking_at(dataset, heads, head_dim)
     found = tuple(map(look, CONSTRUCTIONS.values()))
-    return Explanation(survey, heads, shapes, construction, found, _choice(construction, look))
+    return Explanation(dataset, heads, shapes, construction, found, _choice(construction, look))
 
 
 # What is asked, before anything is computed.
@@ -342,15 +368,15 @@ def explain(
 def _check(
     data: Dataset,
     num_heads: int | None,
-    options: Options,
+    head_dim: int | None,
+    value_dim: int | None,
+    fraction: float,
     tolerance: float,
+    precision: int | str,
     seed: int,
 ) -> None:
     """Raise ParameterError for what makes no sense, and for more heads than memory holds."""
-    fraction, precision = options.saturated_fraction, options.precision
-    sizes = {
-        "num_heads": num_heads, "head_dim": options.head_dim, "value_dim": options.value_dim,
-    }  # fmt: skip
+    sizes = {"num_heads": num_heads, "head_dim": head_dim, "value_dim": value_dim}
     require_positive(**{name: size for name, size in sizes.items() if size is not None})
     if not (_is_real(fraction) and 0.0 <= fraction <= 1.0):
         raise ParameterError(
@@ -369,11 +395,10 @@ def _check(
         suggestion = f"{FLOAT64_BITS} (float64) to {MOST_BITS}, or 'auto'"
         raise ParameterError(message, witness=precision, suggestion=suggestion)
     require_seed(seed)
-    _require_values(options.value_dim, data.target_dim)
+    _require_values(value_dim, data.target_dim)
     if num_heads is not None:
         inner, values = (
-            1 if count is None else operator.index(count)
-            for count in (options.head_dim, options.value_dim)
+            1 if count is None else operator.index(count) for count in (head_dim, value_dim)
         )
         each = data.width * (2 * inner + values)
         require_heads(operator.index(num_heads), data.num_examples, each)
@@ -396,47 +421,55 @@ def _is_real(value: object) -> bool:
 # Which construction is used.
 
 
-def plans(survey: Survey, num_heads: int, construction: str, options: Options) -> Iterator[Plan]:
+def plans(
+    shapes: ExampleShapes, num_heads: int, head_dim: int | None, construction: str
+) -> Iterator[Plan]:
     """Yield what is built, and what would be if the data do not meet what that assumes.
 
     Raises CapacityError or ParameterError where nothing can be built. After a named construction
     there is nothing else; "auto" goes on with the later ones whose readout is the shortest.
     """
-    look = _looking_at(survey.dataset, num_heads, options)
+    look = _looking_at(shapes, num_heads, head_dim)
     chosen = _choice(construction, look)
     yield _accepted(chosen)
     names = list(CONSTRUCTIONS)
     later = names[names.index(chosen.construction) + 1 :] if construction == AUTO else []
     for known in (CONSTRUCTIONS[name] for name in later):
-        plan = look(known).plan if known.has_min_norm_readout else None
+        plan = look(known).plan if known.dense else None
         if plan is not None:
             yield plan
 
 
 def heads_for(
-    survey: Survey, num_heads: int | None, construction: str, options: Options
+    shapes: ExampleShapes, num_heads: int | None, head_dim: int | None, construction: str
 ) -> tuple[int, str]:
     """Return H as an integer of Python, and why it is that, where nobody asked for it."""
     require_known("construction", construction, (AUTO, *CONSTRUCTIONS))
     if num_heads is not None:
         return operator.index(num_heads), ""
     if construction == AUTO:
-        return _fewest(survey)
+        return _fewest(shapes)
     known = CONSTRUCTIONS[construction]
     if known is TANGENT:
-        heads = tangent.fewest_heads(survey.dataset, options.head_dim)
+        heads = tangent.fewest_heads(shapes, head_dim)
         return heads, " (the examples fill four fifths of what so many free heads memorize)"
     # What is built in pieces is too large for a look at all contexts at once; shapes say enough.
-    heads, why = (0, "") if known.name == "paired" else _fewest(survey)
-    more = _fewest_of(known, survey.dataset, max(heads, 1), options)
-    if more > heads:
-        return more, f" (construction={construction!r} requires that many)"
+    heads, why = (0, "") if known is PAIRED else _fewest(shapes)
+
+    def candidate(count: int) -> Candidate:
+        return _candidate(known, shapes, count, head_dim)
+
+    least, most = max(heads, 1), shapes.num_examples
+    if isinstance(candidate(least).refusal, CapacityError) and candidate(most).plan is not None:
+        held = range(least, most)
+        least += bisect.bisect_left(held, 1, key=lambda count: candidate(count).plan is not None)
+    if least > heads:
+        return least, f" (construction={construction!r} requires that many)"
     return heads, why
 
 
-def _fewest(survey: Survey) -> tuple[int, str]:
+def _fewest(dataset: ExampleShapes) -> tuple[int, str]:
     """Return the fewest heads that contexts and values allow, and why no fewer do."""
-    dataset = survey.dataset
     if not isinstance(dataset, Dataset):
         raise ParameterError(
             "the fewest heads are known of a Dataset only",
@@ -444,55 +477,51 @@ def _fewest(survey: Survey) -> tuple[int, str]:
             suggestion="num_heads=, such as constructive.heads_needed(T, context_size=n)",
         )
     report("what contexts allow", 0, 1)
-    fewest = survey.fewest_heads
+    fewest = fewest_heads(dataset, seed=SEED)
     return fewest.heads, f" ({fewest.reason})"
 
 
-def _fewest_of(
-    construction: Construction, shapes: ExampleShapes, least: int, options: Options
-) -> int:
-    """The fewest heads with which a construction holds the data; `least` if not even T do."""
-
-    def option(count: int) -> Candidate:
-        return _option(construction, shapes, count, options)
-
-    most = shapes.num_examples
-    if not isinstance(option(least).refusal, CapacityError) or option(most).plan is None:
-        return least
-    held = range(least, most)
-    return least + bisect.bisect_left(held, 1, key=lambda count: option(count).plan is not None)
-
-
-# One construction, by its name: looked at when it is first asked for, and then kept.
+# One construction: looked at when it is first asked for, and then kept.
 _Look = Callable[[Construction], Candidate]
 
 
-def _looking_at(shapes: ExampleShapes, num_heads: int, options: Options) -> _Look:
-    return functools.cache(lambda known: _option(known, shapes, num_heads, options))
+def _looking_at(shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> _Look:
+    return functools.cache(lambda known: _candidate(known, shapes, num_heads, head_dim))
+
+
+def _is_cheap(option: Candidate, _: _Look) -> bool:
+    return option.operations <= CHEAP_OPERATIONS and option.memory <= CHEAP_BYTES
+
+
+def _costs_less(option: Candidate, look: _Look) -> bool:
+    """Return whether a dense readout is possible, and always takes more operations."""
+    dense = [found for found in map(look, _DENSE) if found.plan is not None]
+    return bool(dense) and all(option.operations < found.operations for found in dense)
+
+
+def _at_any_cost(_: Candidate, __: _Look) -> bool:
+    return True
+
+
+# The choice of "auto": the first one that can be planned, and of which its condition holds.
+_DENSE = SATURATED, RANK_ONE, GENERIC
+_ORDER = (
+    *((known, _is_cheap) for known in _DENSE),
+    (PAIRED, _costs_less),
+    *((known, _at_any_cost) for known in _DENSE),
+    (TANGENT, _at_any_cost),  # more than fixed heads hold
+)
 
 
 def _choice(asked: str, look: _Look) -> Candidate:
-    """Return the construction that is asked for, or the choice of "auto" (see above)."""
+    """Return the construction that is asked for, or the choice of "auto"."""
     if asked != AUTO:
         return look(CONSTRUCTIONS[asked])
-    refused = []
-    for known in CONSTRUCTIONS.values():
-        if known.has_min_norm_readout:
-            first = look(known)
-            if first.plan is not None:
-                break
-            refused.append(first)
-    else:
-        full = [option for option in refused if isinstance(option.refusal, CapacityError)]
-        free = look(TANGENT)
-        if full and (free.plan is not None or isinstance(free.refusal, CapacityError)):
-            return free
-        first = (full or refused)[-1]
-    if first.operations <= CHEAP_OPERATIONS and first.memory <= CHEAP_BYTES:
-        return first
-    pairs = look(PAIRED)
-    applicable = [pairs] if pairs.plan is not None else []
-    return min([first, *applicable], key=lambda option: option.operations)
+    for known, holds in _ORDER:
+        option = look(known)
+        if option.plan is not None and holds(option, look):
+            break
+    return option
 
 
 def _accepted(option: Candidate) -> Plan:
@@ -504,37 +533,47 @@ def _accepted(option: Candidate) -> Plan:
     return option.plan
 
 
-def _option(
-    construction: Construction, shapes: ExampleShapes, num_heads: int, options: Options
+def _candidate(
+    known: Construction, shapes: ExampleShapes, num_heads: int, head_dim: int | None
 ) -> Candidate:
     """What one construction would do of what planning is asked for."""
     plan: Plan | None = None
     refused: ConstructiveError | None
-    refused = refusal(construction, options, planning=True)
-    cost = construction.cost(shapes, num_heads, options)
+    refused = refusal(known, lengths=shapes.lengths is not None)
     if refused is None:
         try:
-            plan = construction.plan(shapes, num_heads, options)
+            plan = known.plan(shapes, num_heads, head_dim)
         except (CapacityError, ParameterError) as error:
             refused = error
-    return Candidate(construction.name, plan, refused, *cost)
+    return Candidate(known.name, plan, refused, *known.cost(shapes, num_heads, head_dim))
+
+
+def _asked(
+    value_dim: int | None, saturated_fraction: float, precision: int | str
+) -> dict[str, object]:
+    """Return what is asked of fixed heads alone, and its values."""
+    given = {
+        "value_dim=": (value_dim, None),
+        "saturated_fraction=": (saturated_fraction, 0.99),
+        "precision=": (precision, FLOAT64_BITS),
+    }
+    return {name: value for name, (value, usual) in given.items() if value != usual}
 
 
 def refusal(
-    construction: Construction, options: Options, *, planning: bool = False
+    construction: Construction, *, lengths: bool, asked: Mapping[str, object] = MappingProxyType({})
 ) -> ParameterError | None:
     """Return the error about what a construction does not take, or None.
 
-    planning: whether only what planning asks for counts
+    lengths: whether contexts have different lengths
+    asked: what is asked of fixed heads alone, and its values
     """
-    asked = options.asked()
 
     def foreign(known: Construction) -> dict[str, object]:
-        return {name: asked[name] for name in asked if name not in known.options}
+        found: dict[str, object] = {_LENGTHS: True} if lengths and not known.lengths else {}
+        return {**found, **asked} if known.free else found
 
     found = foreign(construction)
-    if planning:
-        found = {name: found[name] for name in found if name == LENGTHS}
     if not found:
         return None
     others = [repr(known.name) for known in CONSTRUCTIONS.values() if not foreign(known)]
@@ -553,50 +592,81 @@ def _bytes(count: float) -> str:
 # What is built, and how that is recorded.
 
 
-def _build(
-    survey: Survey,
+def _first(
+    built_by: Callable[[Plan], Memorizer | AssumptionError | PrecisionError],
+    data: Dataset,
     num_heads: int,
+    head_dim: int | None,
     construction: str,
-    options: Options,
-    tolerance: float,
-    seed: int,
 ) -> Memorizer:
     """Build by the chosen plan; where the data or float64 do not meet it, by the next one."""
     obstacles: list[AssumptionError] = []
     imprecise: list[PrecisionError] = []
-    for plan in plans(survey, num_heads, construction, options):
-        rng, chosen = np.random.default_rng(seed), CONSTRUCTIONS[plan.construction]
-        refused = refusal(chosen, options)
-        if refused is not None:
-            raise refused
+    for plan in plans(data, num_heads, head_dim, construction):
         try:
-            outcome = chosen.build(survey, plan, options, rng=rng)
+            found = built_by(plan)
         except CapacityError:
             if imprecise:  # heads hold these examples, but for rounding
                 break
             raise
-        if isinstance(outcome, AssumptionError):
-            obstacles.append(outcome)
-            continue
-        record = _record(survey.dataset, plan, outcome, seed)
-        try:
-            return _measured(survey.dataset, outcome, record, options, tolerance, rng)
-        except PrecisionError as error:
-            if options.precision != FLOAT64_BITS:  # in balls these heads are as good as any
-                raise
-            imprecise.append(error)
+        if isinstance(found, Memorizer):
+            return found
+        if isinstance(found, PrecisionError):
+            imprecise.append(found)
+        else:
+            obstacles.append(found)
     if imprecise:
         raise imprecise[0]
     if construction == AUTO:  # before an assumption: more examples than fixed heads hold
-        require_room(survey.dataset, num_heads)
+        require_room(data, num_heads)
     raise obstacles[0]
 
 
+def _with_readout(survey: Survey, tried: Iterable[FixedHeads], rng: np.random.Generator) -> Built:
+    """Run heads on all examples, and solve for the readout; of several take the best conditioned.
+
+    Raises CapacityError where random heads give Z a rank below T.
+    """
+    data = survey.dataset
+
+    def solved() -> Iterator[tuple[FixedHeads, Array, SolvedReadout]]:
+        for heads in tried:
+            z, shares = represent(data, heads)
+            report("solve for the readout", 0, 1)
+            yield heads, shares, solve(z, data.target_matrix)
+
+    heads, shares, solution = min(solved(), key=lambda found: found[2].condition)
+    layer = AttentionLayer.from_effective_readout(
+        heads.query_weights, heads.key_weights, solution.effective
+    )
+    stops, ranks = heads.stops.tolist(), solution.ranks(heads.stops)
+    if heads.saturating is None and (
+        ranks[-1] < data.num_examples or not solution.condition < generic.DOUBTFUL
+    ):
+        generic.require_rank(survey, layer, rng)
+    sharpness = np.zeros(len(stops)) if heads.sharpness is None else heads.sharpness
+    records = zip(pairwise([0, *stops]), sharpness.tolist(), shares.tolist(), ranks, strict=True)
+    return Built(
+        layer,
+        solution.residuals,
+        solution.condition,
+        tuple(HeadRecord(*group, *measured) for group, *measured in records),
+        heads.saturating,
+    )
+
+
+def _wider(built: Built, value_dim: int | None) -> Built:
+    """The same with more columns in W_V, which are zero."""
+    if value_dim is None:
+        return built
+    weights = built.layer.query_weights, built.layer.key_weights
+    readout = built.layer.value_weights.reshape(-1, built.layer.target_dim)
+    wider = AttentionLayer.from_effective_readout(*weights, readout, value_dim)
+    return dataclasses.replace(built, layer=wider)
+
+
 def _record(
-    data: Dataset,
-    plan: Plan,
-    built: Built,
-    seed: int,
+    data: Dataset, plan: Plan, built: Built, saturated_fraction: float, seed: int
 ) -> BuildRecord:
     known = CONSTRUCTIONS[plan.construction]
     return BuildRecord(
@@ -605,7 +675,7 @@ def _record(
         context_size=data.context_size,
         capacity=plan.capacity,
         seed=seed,
-        saturated_fraction=built.fraction,
+        saturated_fraction=0.0 if built.saturating is None else saturated_fraction,
         scalar_targets=data.targets.ndim == 1,
         condition=built.condition,
         max_error=float(built.residuals.max()),
@@ -632,7 +702,7 @@ def _measured(
     data: Dataset,
     built: Built,
     record: BuildRecord,
-    options: Options,
+    precision: int | str,
     tolerance: float,
     rng: np.random.Generator,
 ) -> Memorizer:
@@ -642,12 +712,13 @@ def _measured(
     """
     layer = _finished(built.layer, record)
     if built.labels:  # outputs are scores, and no numbers of the targets
-        return Memorizer(layer, dataclasses.replace(record, max_error=layer.max_error(data)))
+        measured = dataclasses.replace(record, max_error=layer.max_error(data))
+        return Memorizer(layer, measured, built.saturating)
     errors = np.full(data.target_dim, np.inf)
-    if options.precision in ("auto", FLOAT64_BITS):
+    if precision in ("auto", FLOAT64_BITS):
         report("measure the error", 0, 1)
         known = CONSTRUCTIONS[record.construction]
-        whole = known.has_min_norm_readout or operations_of_z(data, layer.num_heads) <= _QUICK
+        whole = known.dense or operations_of_z(data, layer.num_heads) <= _QUICK
         errors = layer.column_errors(data) if whole else built.residuals
         worst = errors
         for seed in range(_NUDGES) if whole else ():
@@ -656,12 +727,12 @@ def _measured(
         if (worst <= _allowed(data, tolerance)).all():
             error = float(errors.max())
             measured = dataclasses.replace(record, max_error=error, own_heads=not whole)
-            return Memorizer(layer, measured)
+            return Memorizer(layer, measured, built.saturating)
         errors = worst
-    if options.precision == FLOAT64_BITS:
+    if precision == FLOAT64_BITS:
         raise _imprecise(data, record, built, errors)
-    precisions = _LADDER if options.precision == "auto" else (int(options.precision),)
-    return _extended(data, built.layer, record, precisions, tolerance, rng)
+    precisions = _LADDER if precision == "auto" else (int(precision),)
+    return _extended(data, built, record, precisions, tolerance, rng)
 
 
 def _allowed(data: Dataset, tolerance: float) -> Array:
@@ -674,14 +745,14 @@ def _allowed(data: Dataset, tolerance: float) -> Array:
 
 def _extended(
     dataset: Dataset,
-    of_floats: FloatLayer,
+    built: Built,
     record: BuildRecord,
     precisions: tuple[int, ...],
     tolerance: float,
     rng: np.random.Generator,
 ) -> Memorizer:
     """Return the memorizer with the first readout of these precisions that is exact enough."""
-    layer = require_float_layer(of_floats, "readouts of more bits")
+    layer = built.layer
     report("solve in balls", 0, 1)
     total = dataset.num_examples
     found = residues.search(layer, dataset, rng)
@@ -699,13 +770,14 @@ def _extended(
         values = [np.zeros_like(layer.value_weights) for _ in parts]
         for value, part in zip(values, parts, strict=True):
             value[:, :, : dataset.target_dim] = part.reshape(shape)
-        leading = dataclasses.replace(layer, value_weights=values[0])
-        solved = _finished(ExtendedLayer(leading, np.stack(values[1:]), precision), record)
+        weights = layer.query_weights, layer.key_weights, values[0]
+        others = layer.output_weights, layer.readout_weights, np.stack(values[1:])
+        solved = _finished(ExtendedLayer(*weights, *others, precision), record)
         errors = solved.column_errors(dataset)
         if (errors <= _allowed(dataset, tolerance)).all():
             error = float(errors.max())
             record = dataclasses.replace(record, max_error=error, precision=precision)
-            return Memorizer(solved, record)
+            return Memorizer(solved, record, built.saturating)
     largest = np.abs(dataset.target_matrix).max(axis=0)
     worst = int(np.argmax(errors / np.maximum(largest, np.finfo(float).tiny)))
     more = min(2 * precision, MOST_BITS)
@@ -719,7 +791,7 @@ def _extended(
     )
 
 
-def _finished(layer: Any, record: BuildRecord) -> Any:  # noqa: ANN401 - the kind that is given
+def _finished(layer: AttentionLayer, record: BuildRecord) -> AttentionLayer:
     """The layer, with W_O and W_D that are drawn; by random numbers that no build has used."""
     return layer.with_outputs(np.random.default_rng(record.seed).spawn(1)[0])
 

@@ -14,33 +14,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from constructive.constructions.construction import (
-    LENGTHS,
-    USUAL,
-    Built,
-    Construction,
-    Cost,
-    Options,
-    Outcome,
-    Survey,
-    operations_of_z,
-    unsaturated_heads,
-)
-from constructive.constructions.multihead import readout
-from constructive.constructions.multihead.intermediate import Intermediate, represent
-from constructive.constructions.multihead.readout import SolvedReadout
+from constructive.constructions.construction import SEED, Cost, FixedHeads, Survey, dense_cost
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.layers import residues
 from constructive.layers.attention import Own, Shared, examples
 from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import Array
-from constructive.support.errors import CapacityError
+from constructive.support.errors import AssumptionError, CapacityError
 from constructive.support.work import report
-from constructive.theory.bounds import (
-    Plan,
-    require_room,
-)
+from constructive.theory.bounds import Plan, require_room
+from constructive.theory.capacity import context_capacity, fewest_heads
 from constructive.theory.grouping import group_sizes
 
 # Standard deviations of logits that are tried, the likely best first.
@@ -52,50 +36,33 @@ DOUBTFUL = 1e7
 _SMALL, _LARGE = 1e8, 1e12
 
 
-class Generic(Construction):
-    """Random heads."""
+def plan(shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
+    """Plan for as many examples as generic contexts of these shapes allow."""
+    return Plan("generic", num_heads, head_dim or 1, require_room(shapes, num_heads))
 
-    def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
-        """Plan for as many examples as generic contexts of these shapes allow."""
-        inner = options.inner_dim
-        holds = require_room(shapes, num_heads)
-        return Plan(self.name, num_heads, inner, holds, rank_one=inner == 1)
 
-    def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:  # noqa: ARG002
-        """Return Z, and its factors, for each trial."""
-        total, columns = shapes.num_examples, num_heads * shapes.width
-        once = operations_of_z(shapes, num_heads) + 2.0 * total**2 * columns + total**3 / 3
-        return Cost(once * len(trials(total, columns)), 8.0 * total * (columns + total))
+def cost(shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Cost:
+    """Estimate what all trials take."""
+    once = dense_cost(shapes, num_heads, head_dim)
+    tried = len(trials(shapes.num_examples, num_heads * shapes.width))
+    return Cost(once.operations * tried, once.memory)
 
-    def build(
-        self, survey: Survey, plan: Plan, options: Options, *, rng: np.random.Generator
-    ) -> Outcome:
-        """Draw heads a few times, and solve; refuse with numbers where ranks are too small."""
-        if survey.repeated is not None:
-            return survey.repeated
-        dataset: Dataset = survey.dataset
-        deviations = trials(dataset.num_examples, plan.num_heads * dataset.width)
 
-        def tries() -> Iterator[tuple[Intermediate, SolvedReadout]]:
-            for index, deviation in enumerate(deviations):
-                report("draw heads, and solve", index, len(deviations))
-                z = drawn(dataset, plan, deviation, rng)
-                yield z, readout.solve(z.representation, dataset.target_matrix)
+def generic(
+    survey: Survey, num_heads: int, head_dim: int, *, rng: np.random.Generator
+) -> Iterator[FixedHeads] | AssumptionError:
+    """Return random heads, drawn a few times; an AssumptionError if an input is repeated."""
+    if survey.repeated is not None:
+        return survey.repeated
+    dataset = survey.dataset
+    deviations = trials(dataset.num_examples, num_heads * dataset.width)
 
-        z, solution = min(tries(), key=lambda tried: tried[1].condition)
-        ends = z.group_ends
-        ranks = solution.ranks(ends)
-        layer = AttentionLayer.from_effective_readout(
-            z.query_weights, z.key_weights, solution.effective, options.value_dim
-        )
-        if ranks[-1] < dataset.num_examples or not solution.condition < DOUBTFUL:
-            require_rank(survey, layer, rng)
-        return Built(
-            layer,
-            solution.residuals,
-            solution.condition,
-            unsaturated_heads(ends.tolist(), ranks),
-        )
+    def tries() -> Iterator[FixedHeads]:
+        for index, deviation in enumerate(deviations):
+            report("draw heads, and solve", index, len(deviations))
+            yield drawn(dataset, num_heads, head_dim, deviation, rng)
+
+    return tries()
 
 
 def trials(total: int, columns: int) -> tuple[float, ...]:
@@ -106,16 +73,17 @@ def trials(total: int, columns: int) -> tuple[float, ...]:
     return _DEVIATIONS * 2 if operations <= _SMALL else _DEVIATIONS
 
 
-def drawn(dataset: Dataset, plan: Plan, deviation: float, rng: np.random.Generator) -> Intermediate:
-    """Return Z of Gaussian W_Q and W_K, with logits of that deviation within contexts."""
-    shape = plan.num_heads, dataset.width, plan.head_dim
+def drawn(
+    dataset: Dataset, num_heads: int, head_dim: int, deviation: float, rng: np.random.Generator
+) -> FixedHeads:
+    """Return Gaussian W_Q and W_K, with logits of that deviation within contexts."""
+    shape = num_heads, dataset.width, head_dim
     query_weights, key_weights = rng.standard_normal((2, *shape))
     some = rng.permutation(dataset.num_examples)[:_SAMPLE]
     contexts = dataset.contexts if dataset.shared_context else dataset.contexts[some]
     size = _deviations(query_weights, key_weights, examples(contexts, dataset.queries[some]))
-    weights = query_weights * (deviation / size)[:, np.newaxis, np.newaxis], key_weights
-    ends = np.cumsum(group_sizes(dataset.num_examples, plan.num_heads))
-    return represent(dataset, weights, ends)[0]
+    scaled = query_weights * (deviation / size)[:, np.newaxis, np.newaxis]
+    return FixedHeads(scaled, key_weights, np.cumsum(group_sizes(dataset.num_examples, num_heads)))
 
 
 def _deviations(query_weights: Array, key_weights: Array, view: Own | Shared) -> Array:
@@ -148,10 +116,10 @@ def require_rank(survey: Survey, layer: AttentionLayer, rng: np.random.Generator
     found = residues.search(layer, survey.dataset, rng).rank
     if found == total:
         return
-    holds = survey.capacity(layer.num_heads)
+    holds = context_capacity(survey.dataset, layer.num_heads, np.random.default_rng(SEED))
     if holds.upper < total:
         problem = f"these contexts allow {holds.upper} at most, for all W_Q and W_K ({holds})"
-        suggestion = f"num_heads={survey.fewest_heads.least}"
+        suggestion = f"num_heads={fewest_heads(survey.dataset, seed=SEED).least}"
     else:
         problem = f"these contexts allow {holds.lower} for almost all queries, but not with these"
         problem += _equal_queries(survey.dataset.queries)
@@ -161,12 +129,3 @@ def require_rank(survey: Survey, layer: AttentionLayer, rng: np.random.Generator
         witness={"rank": found, "capacity": holds.upper},
         suggestion=suggestion,
     )
-
-
-GENERIC = Generic(
-    "generic",
-    "c(E; H) of generic contexts",
-    "Theorem 9",
-    has_min_norm_readout=True,
-    options=USUAL | {LENGTHS},
-)

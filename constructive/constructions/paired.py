@@ -10,7 +10,7 @@ where x_{t,p} = 0 up to exp(-45) unless t belongs to the pair p (Theorem 6, proo
 entries that are not zero are ever evaluated: T rows in the diagonal blocks, and a few beside them.
 Z, of T x H d entries, is not formed.
 
-The steps of `PairedHeads.build`: `paired_search.arrange` orders the examples, `build_all` builds
+The steps of `paired`: `paired_search.arrange` orders the examples, `build_all` builds
 the pairs, and `solve` finds the readout.
 """
 
@@ -22,14 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import lapack
 
-from constructive.constructions.construction import (
-    Built,
-    Construction,
-    Cost,
-    Options,
-    Outcome,
-    Survey,
-)
+from constructive.constructions.construction import Built, Construction, Cost, Survey
 from constructive.constructions.multihead.assumptions import too_many_tokens
 from constructive.constructions.multihead.grouping import Factored, Taken, factor
 from constructive.constructions.multihead.heads import Needed
@@ -45,7 +38,6 @@ from constructive.constructions.paired_search import (
     sharpen,
     window_of,
 )
-from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.exact.softmax import Floats, softmax_in_place
 from constructive.layers.attention import attend, examples
@@ -77,7 +69,7 @@ Weights = tuple[Array, Array]  # W_Q and W_K of some heads
 class BuiltPairs:
     """Some consecutive pairs, and all that the readout needs to know of them.
 
-    query_weights, key_weights: (P', 2, d, d_h);  sharpness: (P',)
+    query_weights, key_weights: (P', 2, d, d_h);  sharpness: (P',), along w: (P', d)
     own: (T'', d), x_{t,p} of the examples of these pairs;  again: the same in a forward pass
     extra: (T'',), what the extra example adds to each of them (`Reader`)
     positions, pairs: (k,), the unsaturated entries off the diagonal blocks;  coupled: (k, d)
@@ -86,6 +78,7 @@ class BuiltPairs:
     query_weights: Array
     key_weights: Array
     sharpness: Array
+    w: Array
     own: Array
     again: Array
     extra: Array
@@ -294,10 +287,10 @@ def _build(
         weights = query_weights[index], key_weights[index]
         sought.append(Pair(start, end, queries, *weights, queries.axes(2)))
         sought[index].write(ordered, np.random.default_rng((entropy, number)))
-    sharpness, leftover = np.zeros(count), []
+    sharpness, w, leftover = np.zeros(count), np.zeros((count, width)), []
     for index, (pair, chosen) in enumerate(zip(sought, _chosen(ordered, sought), strict=True)):
-        pair.query_weights[:, :, 0] += chosen.sharpness * (pair.axes @ chosen.unit)
-        sharpness[index] = chosen.sharpness
+        sharpness[index], w[index] = chosen.sharpness, pair.axes @ chosen.unit
+        pair.query_weights[:, :, 0] += chosen.sharpness * w[index]
         leftover.append(chosen.leftover)
     positions = np.concatenate(leftover)
     columns = np.repeat(np.arange(count), [len(each) for each in leftover])
@@ -313,6 +306,7 @@ def _build(
         query_weights,
         key_weights,
         sharpness,
+        w,
         own,
         again,
         extra,
@@ -573,25 +567,12 @@ def _iterate(system: _PairSystem, targets: Array) -> tuple[tuple[Array, Array], 
 def _invert(
     ordered: Ordered, own: Array
 ) -> tuple[tuple[tuple[slice, slice, Array], ...], float, Integers]:
-    """R_p for all pairs, the largest condition number, and the ranks."""
-    parts, condition, ranks = [], 1.0, []
-    for pairs, rows, blocks, inverse, rank in right_inverses(ordered.stops, own):
-        norms = np.abs(blocks).sum(axis=2).max(axis=1, initial=0.0)
-        sizes = norms * np.abs(inverse).sum(axis=2).max(axis=1)
-        condition = max(condition, float(np.nan_to_num(sizes, nan=np.inf).max()))
-        ranks.append(rank)
-        parts.append((pairs, rows, inverse))
-    return tuple(parts), condition, np.concatenate(ranks)
+    """R_p for all pairs, the largest condition number, and the ranks in float64.
 
-
-def right_inverses(
-    stops: Integers, own: Array
-) -> Iterator[tuple[slice, slice, Array, Array, Integers]]:
-    """Yield R_p of consecutive pairs with equally many examples, a bounded number at a time.
-
-    With them the slices of these pairs and of their positions, D_p, and its ranks in float64. R_p
-    is not a number where one of these blocks is singular.
+    A bounded number at a time of consecutive pairs with equally many examples. R_p is not a number
+    where one of their blocks D_p is singular.
     """
+    stops, parts, condition, ranks = ordered.stops, [], 1.0, []
     sizes, width = np.diff(stops, prepend=0), own.shape[1]
     for alike in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(sizes)) + 1):
         size = int(sizes[alike[0]])
@@ -607,93 +588,94 @@ def right_inverses(
             if full.all():
                 # D = R^T Q^T, so its right inverse is Q R^-T.
                 inverse = np.linalg.solve(triangle, basis.transpose(0, 2, 1)).transpose(0, 2, 1)
-            yield pairs, rows, blocks, inverse, full.sum(axis=1)
+            norms = np.abs(blocks).sum(axis=2).max(axis=1, initial=0.0)
+            norms = norms * np.abs(inverse).sum(axis=2).max(axis=1)
+            condition = max(condition, float(np.nan_to_num(norms, nan=np.inf).max()))
+            ranks.append(full.sum(axis=1))
+            parts.append((pairs, rows, inverse))
+    return tuple(parts), condition, np.concatenate(ranks)
 
 
 # Own contexts: heads in pairs, and a small system for each pair, without a T x T matrix.
 
 
-class PairedHeads(Construction):
-    """Heads 2p and 2p + 1 read nearly the same but from their own examples."""
+_FORMULA = "(H // 2)(d - 1) + 1"
 
-    def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
-        """Plan for contexts of their own, of two tokens at least."""
-        if shapes.shared_context:
-            raise ParameterError(
-                "construction='paired' needs own contexts: on a shared one the rows of a pair lie "
-                f"in a space of n - 1 = {shapes.context_size - 1} dimensions",
-                witness="one shared context",
-                suggestion="construction='saturated'",
-            )
-        if shapes.context_size == 1:
-            raise ParameterError(
-                "construction='paired' needs contexts with n >= 2 tokens",
-                witness=shapes.context_size,
-                suggestion="construction='saturated', which memorizes one example here",
-            )
-        holds = paired_capacity(num_heads, shapes.width)
-        plan = Plan(self.name, num_heads, options.inner_dim, holds, rank_one=True)
-        if shapes.num_examples > holds:
-            needed = 2 * max(1, -(-(shapes.num_examples - 1) // max(shapes.width - 1, 1)))
-            suggestion = f"num_heads={needed}"
-            dense = rank_one_capacity(num_heads, shapes.context_size)
-            if dense >= shapes.num_examples:
-                suggestion += (
-                    f"; construction='saturated', which memorizes {dense} with these heads"
-                )
-            formula = (
-                f"{self.formula} = {holds}" if num_heads > 1 else "none: one head is not a pair"
-            )
-            heads = heads_in_words(num_heads)
-            raise CapacityError(
-                f"{shapes.num_examples} examples are too many for {heads} in pairs: a "
-                f"pair takes at most d - 1 = {shapes.width - 1}, so all memorize {formula}",
-                witness=shapes.num_examples,
-                suggestion=suggestion,
-            )
-        return plan
 
-    def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:  # noqa: ARG002
-        """Estimate sweeps over angles, and a system of d for each pair."""
-        total, size, width = shapes.num_examples, shapes.context_size, shapes.width
-        sweep = total * num_heads / 2 * (2 * 4 * width + SWEEP)
-        return Cost(sweep + 4.0 * total * width**2, 8.0 * total * (4 * width + 2 * size))
-
-    def build(
-        self, survey: Survey, plan: Plan, options: Options, *, rng: np.random.Generator
-    ) -> Outcome:
-        """Order the examples so that pairs take those with the smallest gaps first."""
-        dataset: Dataset = survey.dataset
-        obstacle = too_many_tokens(dataset) or survey.repeated
-        if obstacle is not None:
-            return obstacle
-        ordered = arrange(dataset, plan.num_heads, rng)
-        if isinstance(ordered, AssumptionError):
-            return ordered
-        built, reader = build_all(ordered, plan.head_dim, int(rng.integers(2**63)))
-        report("solve for the readout", 0, 1)
-        targets = dataset.target_matrix[ordered.order].astype(np.float64, copy=False)
-        solution = solve(ordered, built, reader, targets)
-
-        idle = plan.num_heads % 2  # a head without a partner does nothing
-        shape = (plan.num_heads - idle, dataset.width, -1)
-        pad = ((0, idle), (0, 0), (0, 0))
-        missed = np.bincount(built.pairs, minlength=ordered.num_pairs)
-        layer = AttentionLayer.from_effective_readout(
-            np.pad(built.query_weights.reshape(shape), pad),
-            np.pad(built.key_weights.reshape(shape), pad),
-            np.pad(solution.effective.reshape(shape), pad).reshape(-1, dataset.target_dim),
-            options.value_dim,
+def plan(shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
+    """Plan for contexts of their own, of two tokens at least."""
+    if shapes.shared_context:
+        raise ParameterError(
+            "construction='paired' needs own contexts: on a shared one the rows of a pair lie "
+            f"in a space of n - 1 = {shapes.context_size - 1} dimensions",
+            witness="one shared context",
+            suggestion="construction='saturated'",
         )
-        return Built(
-            layer,
-            largest(solution.residual),
-            solution.condition,
-            _pair_records(ordered, built.sharpness, missed, solution.ranks, idle),
-            order=tuple(ordered.order.tolist()),
-            coupled=len(built.positions),
-            fraction=options.saturated_fraction,
+    if shapes.context_size == 1:
+        raise ParameterError(
+            "construction='paired' needs contexts with n >= 2 tokens",
+            witness=shapes.context_size,
+            suggestion="construction='saturated', which memorizes one example here",
         )
+    holds = paired_capacity(num_heads, shapes.width)
+    if shapes.num_examples > holds:
+        needed = 2 * max(1, -(-(shapes.num_examples - 1) // max(shapes.width - 1, 1)))
+        suggestion = f"num_heads={needed}"
+        dense = rank_one_capacity(num_heads, shapes.context_size)
+        if dense >= shapes.num_examples:
+            suggestion += f"; construction='saturated', which memorizes {dense} with these heads"
+        formula = f"{_FORMULA} = {holds}" if num_heads > 1 else "none: one head is not a pair"
+        heads = heads_in_words(num_heads)
+        raise CapacityError(
+            f"{shapes.num_examples} examples are too many for {heads} in pairs: a "
+            f"pair takes at most d - 1 = {shapes.width - 1}, so all memorize {formula}",
+            witness=shapes.num_examples,
+            suggestion=suggestion,
+        )
+    return Plan("paired", num_heads, head_dim or 1, holds)
+
+
+def cost(shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Cost:  # noqa: ARG001 - as for all
+    """Estimate sweeps over angles, and a system of d for each pair."""
+    total, size, width = shapes.num_examples, shapes.context_size, shapes.width
+    sweep = total * num_heads / 2 * (2 * 4 * width + SWEEP)
+    return Cost(sweep + 4.0 * total * width**2, 8.0 * total * (4 * width + 2 * size))
+
+
+def paired(
+    survey: Survey, num_heads: int, head_dim: int, *, rng: np.random.Generator
+) -> Built | AssumptionError:
+    """Order the examples so that pairs take those with the smallest gaps first, and solve."""
+    dataset = survey.dataset
+    obstacle = too_many_tokens(dataset) or survey.repeated
+    if obstacle is not None:
+        return obstacle
+    ordered = arrange(dataset, num_heads, rng)
+    if isinstance(ordered, AssumptionError):
+        return ordered
+    built, reader = build_all(ordered, head_dim, int(rng.integers(2**63)))
+    report("solve for the readout", 0, 1)
+    targets = dataset.target_matrix[ordered.order].astype(np.float64, copy=False)
+    solution = solve(ordered, built, reader, targets)
+
+    idle = num_heads % 2  # a head without a partner does nothing
+    shape = (num_heads - idle, dataset.width, -1)
+    pad = ((0, idle), (0, 0), (0, 0))
+    missed = np.bincount(built.pairs, minlength=ordered.num_pairs)
+    layer = AttentionLayer.from_effective_readout(
+        np.pad(built.query_weights.reshape(shape), pad),
+        np.pad(built.key_weights.reshape(shape), pad),
+        np.pad(solution.effective.reshape(shape), pad).reshape(-1, dataset.target_dim),
+    )
+    return Built(
+        layer,
+        largest(solution.residual),
+        solution.condition,
+        _pair_records(ordered, built.sharpness, missed, solution.ranks, idle),
+        saturating=np.pad(np.repeat(built.w, 2, axis=0), pad[:2]),
+        order=tuple(ordered.order.tolist()),
+        coupled=len(built.positions),
+    )
 
 
 def _pair_records(
@@ -714,4 +696,4 @@ def _pair_records(
     return tuple(records)
 
 
-PAIRED = PairedHeads("paired", "(H // 2)(d - 1) + 1", "Theorem 6")
+PAIRED = Construction("paired", _FORMULA, "Theorem 6", plan, cost, paired)

@@ -17,8 +17,8 @@ its rows is a sum of products entry by entry, which never takes T times the numb
 One factorization of G gives the first step and all later ones, at every scale: chord steps
 x = G^-1 (Y / r - f), each of which adds one outer product per example to W_K and to W_Q, as an
 associative memory does. They contract if r is large enough (Theorem 33); the smallest r is taken
-at which they do so quickly, as large readouts amplify rounding. Where G does not fit into memory,
-conjugate gradients multiply by it head by head.
+at which they do so quickly, as large readouts amplify rounding. Later steps mend what rounding made
+of G^-1, so it is factored in float32 where that is exact enough to contract.
 
 *Labels* of C classes are two numbers per example: class c is the point at the angle 2 pi c / C of a
 circle, and a fixed last matrix makes the score of the class whose point is nearest the largest one.
@@ -33,15 +33,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack
 
-from constructive.constructions.construction import (
-    LENGTHS,
-    Built,
-    Construction,
-    Cost,
-    Options,
-    Outcome,
-    Survey,
-)
+from constructive.constructions.construction import Built, Construction, Cost, Survey
 from constructive.constructions.multihead.readout import largest
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
@@ -50,7 +42,7 @@ from constructive.layers.attention import Chunk, View, after_attention, examples
 from constructive.layers.layer import AttentionLayer
 from constructive.support import blocks
 from constructive.support.arrays import Array, row_chunks
-from constructive.support.errors import CapacityError, PrecisionError, physical_memory
+from constructive.support.errors import CapacityError, PrecisionError, require_memory
 from constructive.support.work import in_pieces, report
 from constructive.theory.bounds import Plan, heads_in_words
 from constructive.theory.free_heads import (
@@ -235,40 +227,13 @@ class Tangent:
             total = total.moved(found)
         return total
 
-    def push(self, step: HeadWeights) -> Array:
-        """Return J step, how outputs move to first order: (T, m)."""
-        entries = step.readout.shape[2]
-        common = np.stack([step.readout[group].sum(axis=0) for group in self.groups])
-        found = np.empty((len(self.queries), entries), step.readout.dtype)
-
-        def part(rows: slice) -> None:
-            some = slice(rows.start * entries, rows.stop * entries)
-            moved = np.matmul(self.averages[:, rows], common).sum(axis=0)
-            for head in range(len(step.key)):
-                keys = self.asked[head, rows] @ step.key[head].T
-                asked = self.queries[rows] @ step.query[head]
-                for of, by in ((self.covariances, keys), (self.keyed, asked)):
-                    shaped = of[head, some].reshape(len(by), entries, -1)
-                    moved += np.einsum("tmd,td->tm", shaped, by)
-            found[rows] = moved
-
-        pieces = row_chunks(len(found), 1, 4 * _ROWS)
-        for _ in in_pieces(part, pieces, self._operations):
-            pass
-        return found
-
-    def in_float32(self) -> "Tangent":
-        """Return the same with half the memory, for what need not be exact."""
-        arrays = {name: x.astype(np.float32) for name, x in vars(self).items() if name != "groups"}
-        return Tangent(**arrays, groups=self.groups)
-
     @property
     def _operations(self) -> float:
         operations: int = self.covariances.size * self.asked.shape[2]
         return float(operations)
 
-    def gram(self) -> Array:
-        """Return G = J J^T (T m, T m)."""
+    def gram(self, kind: type[np.floating]) -> Array:
+        """Return G = J J^T (T m, T m), in this kind of floats."""
         rows, entries = self.covariances.shape[1], self.covariances.shape[1] // len(self.queries)
         factors = [(np.concatenate(self.keyed, axis=1), self.queries)]
         same: dict[bytes, list[int]] = {}  # heads of one W_Q have one product of S
@@ -277,13 +242,16 @@ class Tangent:
         for some in same.values():
             left = np.concatenate(self.covariances[some], axis=1)
             factors.append((left, self.asked[some[0]]))
-        factors = [(left, np.repeat(right, entries, axis=0)) for left, right in factors]
-        averages = np.concatenate(self.averages, axis=1)
-        out = np.empty((rows, rows))
+        factors = [
+            (left.astype(kind), np.repeat(right, entries, axis=0).astype(kind))
+            for left, right in factors
+        ]
+        averages = np.concatenate(self.averages, axis=1).astype(kind)
+        out = np.empty((rows, rows), kind)
 
         def fill(pair: tuple[slice, slice]) -> None:
             first, second = pair
-            found = np.zeros((first.stop - first.start, second.stop - second.start))
+            found = np.zeros((first.stop - first.start, second.stop - second.start), kind)
             for left, right in factors:
                 product = left[first] @ left[second].T
                 product *= right[first] @ right[second].T
@@ -305,89 +273,54 @@ class Tangent:
             pass
         return out
 
-    def diagonal(self) -> Array:
-        """Return the diagonal of G: (T, m)."""
-
-        def squares(of: Array) -> Array:
-            shape = len(of), len(self.queries), -1
-            found: Array = np.einsum("hrd,hrd->hr", of, of).reshape(shape)
-            return found
-
-        found: Array = np.einsum(
-            "htm,ht->tm", squares(self.covariances), squares(self.asked)[:, :, 0]
-        )
-        found += squares(self.keyed).sum(axis=0) * squares(self.queries[np.newaxis])[0]
-        found += squares(self.averages).sum(axis=0)
-        return found
-
 
 # The solution of G x = y.
 
 
-class Solver(NamedTuple):
-    """How G x = y is solved, and an estimate of the condition number of J, or NaN."""
-
-    solve: Callable[[Array], Array]  # (T, m) from (T, m)
-    condition: float
+# The least reciprocal condition number of G for float32, where a step leaves 1e-8 of its inverse of
+# the error or less, as was measured; nonlinear outputs leave more.
+_ENOUGH = 1e-7
 
 
-def factored(tangent: Tangent) -> Solver | None:
-    """Factor G, or return None where it is not positive definite in float64."""
-    gram = tangent.gram()
-    norm = max(float(np.abs(np.diagonal(gram)).max()), np.finfo(float).tiny) * len(gram)
-    factor = blocks.cholesky(gram)
-    if factor is None:
-        return None
-    reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")
-    condition = float(f"{math.sqrt(1.0 / reciprocal):.6g}") if reciprocal > 0 else math.inf
+@dataclass(frozen=True, eq=False)
+class Solver:
+    """A factor of G, with which G x = y is solved but for rounding."""
 
-    def solve(y: Array) -> Array:
-        x: Array = lapack.dpotrs(factor, y.reshape(-1, 1), lower=1)[0]
-        return x.reshape(y.shape)
+    factor: Array  # (T m, T m)
+    reciprocal: float  # an estimate of 1 / the condition number of G
 
-    return Solver(solve, condition)
+    @classmethod
+    def of(cls, tangent: Tangent) -> "Solver | None":
+        """Factor G in float32, or in float64 where that is too short; None where that is, too."""
+        found = cls._in(tangent, np.float32)
+        if found is not None and found.reciprocal > _ENOUGH:
+            return found
+        del found  # of as many bytes as half of the next one
+        return cls._in(tangent, np.float64)
 
+    @classmethod
+    def _in(cls, tangent: Tangent, kind: type[np.floating]) -> "Solver | None":
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows has no factor
+            gram = tangent.gram(kind)
+            norm, estimate = lapack.get_lapack_funcs(("lange", "pocon"), (gram,))
+            size = norm("1", gram.T)
+            factor = blocks.cholesky(gram)
+        if factor is None:
+            return None
+        reciprocal = float(estimate(factor, size, uplo="L")[0])
+        return cls(factor, reciprocal) if reciprocal >= 0.0 else None  # it may not be a number
 
-_ROUGH = 1e-2  # Relative residual of conjugate gradients: the next chord step sees what is left
-_MOST_ITERATIONS = 2000
+    @property
+    def condition(self) -> float:
+        """An estimate of the condition number of J."""
+        return float(f"{self.reciprocal**-0.5:.6g}") if self.reciprocal > 0 else math.inf
 
-
-def iterative(tangent: Tangent) -> Solver:
-    """Solve by conjugate gradients in float32, with the diagonal of G as a preconditioner."""
-    single = tangent.in_float32()
-    diagonal = single.diagonal()
-    if not diagonal.min() > 0.0:
-        raise PrecisionError(
-            "in float32 no weight moves an output of this example",
-            witness=int(np.argmin(diagonal.min(axis=1))),
-            suggestion="contexts and queries that are not zero, and of one size",
-        )
-
-    def solve(y: Array) -> Array:
-        size = float(np.abs(y).max())  # so that squares stay within float32
-        if not size:
-            return np.zeros_like(y)
-        left = (y / size).astype(np.float32)
-        x, goal = np.zeros_like(left), _ROUGH * np.linalg.norm(left)
-        scaled = left / diagonal
-        along, product = scaled.copy(), float(np.vdot(left, scaled))
-        for count in range(_MOST_ITERATIONS):
-            report("conjugate gradients", count, _MOST_ITERATIONS)
-            image = single.push(single.pull(along))
-            bent = float(np.vdot(along, image))
-            if not bent > 0.0:  # in float32
-                break
-            share = np.float32(product / bent)
-            x += share * along
-            left -= share * image
-            if not np.linalg.norm(left) > goal:
-                break
-            scaled = left / diagonal
-            before, product = product, float(np.vdot(left, scaled))
-            along = scaled + np.float32(product / before) * along
-        return x.astype(float) * size
-
-    return Solver(solve, math.nan)
+    def solve(self, y: Array) -> Array:
+        """Return x (T, m) from y (T, m)."""
+        size = float(np.abs(y).max()) or 1.0  # which float32 may not have
+        potrs = lapack.get_lapack_funcs("potrs", (self.factor,))
+        x: Array = potrs(self.factor, (y / size).reshape(-1, 1), lower=1)[0]
+        return x.astype(float).reshape(y.shape) * size
 
 
 # Chord steps from a zero point.
@@ -471,8 +404,6 @@ def chord(
 
 # The construction.
 
-_LOAD = 0.8  # Of the number of examples that fit: beyond it readouts grow
-_SHARE_OF_MEMORY = 2  # G may fill half of the memory
 _GOAL = 1e-9  # Relative error with which the scale is large enough
 
 
@@ -495,15 +426,7 @@ def _entries(shapes: ExampleShapes) -> int:
 
 
 def _room(shapes: ExampleShapes, num_heads: int, head_dim: int, data: Dimensions) -> int:
-    each = min(shapes.context_size - 1, shapes.width)
-    return measured_examples(num_heads, head_dim, data, each=each, m=_entries(shapes))
-
-
-def _dimensions(shapes: ExampleShapes) -> Dimensions:
-    """Return the dimensions that generic data of these shapes span."""
-    return Dimensions.of_sizes(
-        shapes.context_size, shapes.width, shared_context=shapes.shared_context
-    )
+    return measured_examples(num_heads, head_dim, data, m=_entries(shapes))
 
 
 def _half(shapes: ExampleShapes) -> int:
@@ -516,11 +439,8 @@ def fewest_heads(shapes: ExampleShapes, head_dim: int | None) -> int:
 
     Raises CapacityError where no number of heads is enough.
     """
-    inner = head_dim or _half(shapes)
-    each = min(shapes.context_size - 1, shapes.width)
-    found = heads_at_load(
-        shapes.num_examples, inner, _dimensions(shapes), each=each, m=_entries(shapes), load=_LOAD
-    )
+    data, inner = Dimensions.of_shapes(shapes), head_dim or _half(shapes)
+    found = heads_at_load(shapes.num_examples, inner, data, m=_entries(shapes))
     if found is None:
         raise CapacityError(
             "contexts of one token have the same attention whatever the weights are",
@@ -535,8 +455,7 @@ def _full(
 ) -> CapacityError:
     """Say that these heads do not memorize so many examples, and what would."""
     entries, total = _entries(shapes), shapes.num_examples
-    each = min(shapes.context_size - 1, shapes.width)
-    most = most_examples(num_heads, head_dim, data, each=each, m=entries)
+    most = most_examples(num_heads, head_dim, data, m=entries)
     heads = heads_in_words(num_heads, "tangent")
     message = f"{total:,} examples are too many for {heads} with d_h={head_dim}: {found}"
     if most < total and not shapes.classes:
@@ -544,8 +463,8 @@ def _full(
             f"; almost no targets of more than {most:,} such examples are returned by any weights "
             "(Theorem 36)"
         )
-    needed = heads_at_load(total, head_dim, data, each=each, m=entries, load=_LOAD)
-    wider = heads_at_load(total, shapes.width, data, each=each, m=entries, load=_LOAD)
+    needed = heads_at_load(total, head_dim, data, m=entries)
+    wider = heads_at_load(total, shapes.width, data, m=entries)
     ways = [
         f"num_heads={heads} with head_dim={inner}"
         for heads, inner in ((needed, head_dim), (wider, shapes.width))
@@ -565,88 +484,75 @@ def _groups(point: ZeroPoint) -> tuple[slice, ...]:
     return tuple(slice(*ends) for ends in pairwise([0, *stops]))
 
 
-class TangentHeads(Construction):
-    """Heads that may depend on the targets."""
+_FORMULA = "rank where all outputs are zero"
 
-    def plan(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Plan:
-        """Plan for as many examples as almost all data of these shapes allow."""
-        inner = options.head_dim or _half(shapes)
-        data = _dimensions(shapes)
-        holds = _room(shapes, num_heads, inner, data)
-        if holds < shapes.num_examples:
-            raise _full(shapes, num_heads, inner, data, f"the construction memorizes {holds:,}")
-        return Plan(self.name, num_heads, inner, holds, rank_one=False)
 
-    def cost(self, shapes: ExampleShapes, num_heads: int, options: Options) -> Cost:
-        """Return the Gram matrix and its factor."""
-        rows = float(shapes.num_examples * _entries(shapes))
-        each = num_heads * (shapes.width + (options.head_dim or _half(shapes)))
-        return Cost(rows**2 * each + rows**3 / 3, 8.0 * rows * (rows + 2 * each))
+def plan(shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
+    """Plan for as many examples as almost all data of these shapes allow."""
+    inner = head_dim or _half(shapes)
+    data = Dimensions.of_shapes(shapes)
+    holds = _room(shapes, num_heads, inner, data)
+    if holds < shapes.num_examples:
+        raise _full(shapes, num_heads, inner, data, f"the construction memorizes {holds:,}")
+    return Plan("tangent", num_heads, inner, holds)
 
-    def build(
-        self,
-        survey: Survey,
-        plan: Plan,
-        options: Options,  # noqa: ARG002 - its width is that of the plan
-        *,
-        rng: np.random.Generator,
-    ) -> Outcome:
-        """Draw a zero point, factor the Gram matrix of its derivative, and take chord steps."""
-        dataset: Dataset = survey.dataset
-        if survey.repeated is not None:  # which also looks at what weights cannot do
-            dataset = dataset.distinct()
-        targets, last = targets_of(dataset)
-        entries, data = targets.shape[1], Dimensions.of_data(dataset)
-        sizes = plan.num_heads, plan.head_dim
-        holds = _room(dataset, *sizes, data)
-        if holds < len(targets):
-            raise _full(dataset, *sizes, data, f"the construction memorizes {holds:,}")
-        point = zero_point(*sizes, data)
-        heads = Heads.of(dataset, _groups(point))
-        base = drawn(heads, point, plan.head_dim, entries, rng)
-        report("derivative where all outputs are zero", 0, 1)
-        tangent = heads.tangent(base)
-        beyond = 8.0 * targets.size**2 * _SHARE_OF_MEMORY > physical_memory()
-        solver = iterative(tangent) if beyond else factored(tangent)
-        if solver is None:
-            exact = draw_zero_point(point, dataset.width, plan.head_dim, entries, rng)
-            rank = factors_at(exact, dataset, rng).rank
-            if rank == targets.size:
-                raise PrecisionError(
-                    "float64 cannot factor the derivative, whose rank is large enough modulo a "
-                    "prime: tokens or queries are nearly equal, or of very different sizes, or "
-                    f"heads of d_h={plan.head_dim} hardly tell them apart",
-                    witness=rank,
-                    suggestion="a larger head_dim=, more heads, or tokens and queries less their "
-                    "mean",
-                )
-            why = f"the rank is {rank:,} modulo a prime, and T d_out = {targets.size:,} is required"
-            raise _full(dataset, *sizes, data, why)
-        largest_targets = np.abs(targets).max(axis=0)  # of each output, whose readout has that size
-        units = np.where(largest_targets > 0, np.exp2(np.frexp(largest_targets)[1] - 1.0), 0.0)
-        found = chord(
-            heads, base, tangent, solver, targets / np.where(units > 0, units, 1.0), _GOAL
-        )
-        raw = heads.raw(found.weights)
-        with np.errstate(over="ignore", invalid="ignore"):
-            values = raw.readout * found.scale * units
-        if not np.isfinite(values).all():
+
+def cost(shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Cost:
+    """Estimate the Gram matrix and its factor."""
+    rows = float(shapes.num_examples * _entries(shapes))
+    each = num_heads * (shapes.width + (head_dim or _half(shapes)))
+    return Cost(rows**2 * each + rows**3 / 3, 8.0 * rows * (rows + 2 * each))
+
+
+def tangent(survey: Survey, num_heads: int, head_dim: int, *, rng: np.random.Generator) -> Built:
+    """Draw a zero point, factor the Gram matrix of its derivative, and take chord steps."""
+    dataset = survey.dataset
+    if survey.repeated is not None:  # which also looks at what weights cannot do
+        dataset = dataset.distinct()
+    targets, last = targets_of(dataset)
+    entries, data = targets.shape[1], Dimensions.of_data(dataset)
+    sizes = num_heads, head_dim
+    holds = _room(dataset, *sizes, data)
+    if holds < len(targets):
+        raise _full(dataset, *sizes, data, f"the construction memorizes {holds:,}")
+    point = zero_point(*sizes, data)
+    heads = Heads.of(dataset, _groups(point))
+    base = drawn(heads, point, head_dim, entries, rng)
+    report("derivative where all outputs are zero", 0, 1)
+    what = f"a matrix of {targets.size:,} x {targets.size:,} numbers"
+    require_memory(what, 4 * targets.size**2, "fewer examples")
+    derivative = heads.tangent(base)
+    solver = Solver.of(derivative)
+    if solver is None:
+        exact = draw_zero_point(point, dataset.width, head_dim, entries, rng)
+        rank = factors_at(exact, dataset, rng).rank
+        if rank == targets.size:
             raise PrecisionError(
-                f"readouts for targets as large as {largest_targets.max():.1e} overflow",
-                suggestion="divide the targets by a power of two",
+                "float64 cannot factor the derivative, whose rank is large enough modulo a "
+                "prime: tokens or queries are nearly equal, or of very different sizes, or "
+                f"heads of d_h={head_dim} hardly tell them apart",
+                witness=rank,
+                suggestion="a larger head_dim=, more heads, or tokens and queries less their mean",
             )
-        outputs = np.concatenate([np.eye(entries)] * plan.num_heads)
-        layer = AttentionLayer(raw.query, raw.key, values, outputs, last)
-        found_outputs = layer(dataset.contexts, dataset.queries)
-        return Built(
-            layer,
-            largest(found_outputs - dataset.target_matrix),
-            solver.condition,
-            (),
-            formula=f"{self.formula} ({point})",
-            scale=found.scale * (float(units.max()) or 1.0),
-            labels=_require_labels(found_outputs, dataset, found),
-        )
+        why = f"the rank is {rank:,} modulo a prime, and T d_out = {targets.size:,} is required"
+        raise _full(dataset, *sizes, data, why)
+    largest_targets = np.abs(targets).max(axis=0)  # of each output, whose readout has that size
+    units = np.where(largest_targets > 0, np.exp2(np.frexp(largest_targets)[1] - 1.0), 0.0)
+    found = chord(heads, base, derivative, solver, targets / np.where(units > 0, units, 1.0), _GOAL)
+    raw = heads.raw(found.weights)
+    values = raw.readout * found.scale * units
+    outputs = np.concatenate([np.eye(entries)] * num_heads)
+    layer = AttentionLayer(raw.query, raw.key, values, outputs, last)
+    found_outputs = layer(dataset.contexts, dataset.queries)
+    return Built(
+        layer,
+        largest(found_outputs - dataset.target_matrix),
+        solver.condition,
+        (),
+        formula=f"{_FORMULA} ({point})",
+        scale=found.scale * (float(units.max()) or 1.0),
+        labels=_require_labels(found_outputs, dataset, found),
+    )
 
 
 def _require_labels(outputs: Array, dataset: Dataset, found: Solved) -> bool:
@@ -665,9 +571,6 @@ def _require_labels(outputs: Array, dataset: Dataset, found: Solved) -> bool:
     return True
 
 
-TANGENT = TangentHeads(
-    name="tangent",
-    formula="rank where all outputs are zero",
-    theorem="Theorem 33",
-    options=frozenset({LENGTHS}),
+TANGENT = Construction(
+    "tangent", _FORMULA, "Theorem 33", plan, cost, tangent, free=True, lengths=True
 )

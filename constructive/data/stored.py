@@ -113,6 +113,17 @@ class StoredContexts:
                     raise self.changed("it ends too early")
         return out
 
+    def __getitem__(self, index: slice | npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return self.rows(index)
+
+    def max(self) -> float:
+        """Return an upper bound of all entries, once they are known."""
+        return self.largest
+
+    def min(self) -> float:
+        """Return a lower bound of them."""
+        return -self.largest
+
     def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
         """Walk through all rows, some at a time: yield which rows, and these."""
         row_bytes = math.prod(self.shape[1:]) * self.dtype.itemsize

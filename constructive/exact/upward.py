@@ -1,8 +1,8 @@
-"""Bounds above what float64 computed: of arrays of sums, of rounding errors, and of lengths.
+"""Bounds above what float64 computed: of arrays of sums, and of rounding errors.
 
 A bound is worth nothing if a sum of bounds rounds it down, or a product of bounds underflows to
 zero. `up` covers the rounding of an array of bounds that float64 computed. With u = 2^-53, let s be
-a sum of at most `LONGEST` = 2^22 products a b of floats that are not negative, added in any order,
+a sum of at most 2^22 products a b of floats that are not negative, added in any order,
 with or without fused operations. Every addition loses at most a factor 1 - u (sums do not
 underflow), every product a factor 1 - u or, where it underflows, 2^-1075. So ::
 
@@ -10,31 +10,24 @@ underflow), every product a factor 1 - u or, where it underflows, 2^-1075. So ::
 
 That holds for all floats, subnormal and huge ones included: an overflow is an infinity, which
 bounds everything, and a NaN compares as false, so that it proves nothing. What `up` has
-covered may be a factor again. Quotients a / b with a lower bound b > 0 are like products.
-
-Bounds hold at any scale, but say little where numbers are themselves as small as 2^-1000. So data
-and weights are brought to size one by powers of two (`exponent_of`) before.
+covered may be a factor again. Quotients a / b with a lower bound b > 0 are like products. Bounds
+hold at any scale, but say little where numbers are themselves as small as 2^-1000.
 
 This module needs numpy alone. `exact.directed` converts balls and fractions to floats and text.
 
 Reference: Higham, *Accuracy and Stability of Numerical Algorithms*, section 3.
 """
 
-import math
-
-import numpy as np
-
 from constructive.support.arrays import Array
 
 UNIT = 2.0**-53
-LONGEST = 1 << 22  # Terms of a sum that `up` covers
 
 _SLACK = 1.0 + 2.0**-30
-TINY = 2.0**-1000  # More than LONGEST products lose by underflow
+TINY = 2.0**-1000  # More than 2^22 products lose by underflow
 
 
 def up(values: Array) -> Array:
-    """Raise sums of at most LONGEST products above what they would be without rounding."""
+    """Raise sums of at most 2^22 products above what they would be without rounding."""
     covered: Array = values * _SLACK + TINY
     return covered
 
@@ -45,19 +38,3 @@ def gamma(terms: int) -> float:
     But for underflow, which `up` covers. gamma_k = k u / (1 - k u).
     """
     return terms * UNIT / (1.0 - terms * UNIT) * _SLACK
-
-
-def lengths(vectors: Array) -> Array:
-    """Bound the lengths of vectors along the last axis, of at most LONGEST entries.
-
-    Squares that underflow add at most 2^22 2^-1075 < 2^-1052 to a square of a length.
-    """
-    with np.errstate(over="ignore"):
-        squares = np.einsum("...d,...d->...", vectors, vectors)
-    bounds: Array = np.sqrt(squares) * _SLACK + 2.0**-500
-    return bounds
-
-
-def exponent_of(values: Array) -> int:
-    """Return the least e with all entries below 2^e in size, and 0 for zeros."""
-    return math.frexp(max(float(values.max(initial=0.0)), -float(values.min(initial=0.0))))[1]

@@ -118,7 +118,7 @@ class CapacityFigure(drawing.Picture):
                   tuple((heads, tokens, value, width) for value in dims), logarithmic=True),
         )  # fmt: skip
 
-    def paint(self, figure: Any) -> None:  # noqa: ANN401
+    def paint(self, figure: "drawing.Canvas") -> None:
         """Compute all points, and draw the panels."""
         sweeps = self.sweeps()
         sizes = [each for sweep in sweeps for each in sweep.sizes]
@@ -162,7 +162,7 @@ def measure(sizes: Sizes, *, shared: bool) -> dict[str, int]:
         "c(E; H): the most for fixed heads": found.upper,
         "proved: rank of Z": found.lower,
         "free heads, at least": zero_point(heads, inner, spans).rank,
-        "free heads, at most: c_1": most_examples(heads, inner, spans, each=min(size - 1, width)),
+        "free heads, at most: c_1": most_examples(heads, inner, spans),
     }
     promised = {"built: Theorem 1": ("saturated", first)}
     if not shared:
@@ -193,7 +193,7 @@ def built_at(sizes: Sizes, construction: str, total: int, *, shared: bool) -> in
     return int((close & (outputs[:, 1:].argmax(axis=1) == labels)).sum())
 
 
-def _panel(axes: Any, values: tuple[int, ...], points: list[dict[str, int]]) -> None:  # noqa: ANN401
+def _panel(axes: "drawing.Axes", values: tuple[int, ...], points: list[dict[str, int]]) -> None:
     for name, style in SERIES.items():
         shown = [(x, point[name]) for x, point in zip(values, points, strict=True) if name in point]
         if shown:

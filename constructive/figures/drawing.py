@@ -3,10 +3,17 @@
 import io
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from constructive.support.errors import OutputError, require
 from constructive.support.files import replacing
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import matplotlib.figure
+
+    Axes = matplotlib.axes.Axes
+    Canvas = matplotlib.figure.Figure
 
 # Colours of Okabe and Ito (2008), which readers with any colour vision tell apart.
 BLUE, ORANGE, GREEN, VERMILLION, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#666666"
@@ -70,7 +77,7 @@ class Picture(Figure):
         return f"{self.name}.svg"
 
     @abstractmethod
-    def paint(self, figure: Any) -> None:  # noqa: ANN401 - of matplotlib
+    def paint(self, figure: "Canvas") -> None:
         """Compute and draw everything, in an empty figure of matplotlib."""
 
     def draw(self, path: Path) -> None:
@@ -95,13 +102,14 @@ def require_picture(path: Path) -> None:
         )
 
 
-def new_figure(height: float) -> Any:  # noqa: ANN401 - of matplotlib, if installed
+def new_figure(height: float) -> "Canvas":
     """Return an empty figure, as wide as a page. Raises MissingExtraError without matplotlib."""
     figures = require("matplotlib.figure", extra="demo", purpose="a picture")
-    return figures.Figure(figsize=(WIDTH, height), layout="constrained")
+    figure: Canvas = figures.Figure(figsize=(WIDTH, height), layout="constrained")
+    return figure
 
 
-def save(figure: Any, path: Path) -> None:  # noqa: ANN401
+def save(figure: "Canvas", path: Path) -> None:
     """Write a picture, whole or not at all; the ending of its name says whether PNG or SVG.
 
     An old file of that name is replaced. A PNG is white behind; an SVG is transparent, with colours
@@ -110,16 +118,17 @@ def save(figure: Any, path: Path) -> None:  # noqa: ANN401
     """
     require_picture(path)
     with replacing(path) as file:
-        file.write(_svg(figure) if path.suffix.lower() == ".svg" else _png(figure))
+        file.write(_svg(figure) if path.suffix.lower() == ".svg" else png(figure))
 
 
-def _png(figure: Any) -> bytes:  # noqa: ANN401
+def png(figure: "Canvas") -> bytes:
+    """Return a picture as a PNG file."""
     content = io.BytesIO()
     figure.savefig(content, format="png", dpi=200)
     return content.getvalue()
 
 
-def _svg(figure: Any) -> bytes:  # noqa: ANN401
+def _svg(figure: "Canvas") -> bytes:
     matplotlib = require("matplotlib", extra="demo", purpose="a picture")
     content = io.BytesIO()
     # The same drawing gives the same bytes: no date, and names of SVG elements from their content.
@@ -128,7 +137,7 @@ def _svg(figure: Any) -> bytes:  # noqa: ANN401
     return content.getvalue().replace(_STYLE.encode(), f"{_DARK_STYLE}{_STYLE}".encode(), 1)
 
 
-def describe(axes: Any, *, x: str, y: str, title: str = "") -> None:  # noqa: ANN401
+def describe(axes: "Axes", *, x: str, y: str, title: str = "") -> None:
     """Name the axes, and take away lines that say nothing."""
     axes.set_xlabel(x)
     axes.set_ylabel(y)

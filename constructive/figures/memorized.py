@@ -92,7 +92,7 @@ class MemorizedExamples(drawing.Picture):
             ),
         )
 
-    def paint(self, figure: Any) -> None:  # noqa: ANN401
+    def paint(self, figure: "drawing.Canvas") -> None:
         """Compute all points, and draw the panels."""
         grid = figure.subplots(3, 2, sharey="row")
         kinds = zip((True, False), self.built, strict=True)
@@ -129,11 +129,10 @@ def proved(sizes: Sizes, width: int, *, shared: bool) -> dict[str, int]:
     """Return the examples of each line, at H, n and d_h."""
     heads, size, head_dim = sizes
     data = Dimensions.of_sizes(size, width, shared_context=shared)
-    each = min(size - 1, width)
     return {
-        "free heads, at most: c_1": most_examples(heads, head_dim, data, each=each),
+        "free heads, at most: c_1": most_examples(heads, head_dim, data),
         "free heads, at least": zero_point(heads, head_dim, data).rank,
-        "fixed heads: c(E; H)": data.tokens + (heads - 1) * data.differences,
+        "fixed heads: c(E; H)": data.fixed(heads),
         "Theorem 1": saturated_capacity(heads, size, head_dim),
     }
 
@@ -149,10 +148,10 @@ def built_at(sizes: Sizes, width: int, *, shared: bool) -> int:
     return int((abs(outputs - data.targets) <= CLOSE).sum())
 
 
-def _panel(axes: Any, values: tuple[int, ...], points: list[dict[str, int]]) -> None:  # noqa: ANN401
+def _panel(axes: "drawing.Axes", values: tuple[int, ...], points: list[dict[str, int]]) -> None:
     for name, style in SERIES.items():
         shown = [(x, point[name]) for x, point in zip(values, points, strict=True) if name in point]
         if shown:
             axes.plot(*zip(*shown, strict=True), label=name, **style)
     axes.set_yscale("log")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="x", integer=True)

@@ -28,7 +28,7 @@ class PlantedPicture(drawing.Picture):
     name = "needle-and-corner"
     height = 5.7
 
-    def paint(self, figure: Any) -> None:  # noqa: ANN401
+    def paint(self, figure: "drawing.Canvas") -> None:
         """Evaluate both networks, and draw them."""
         axes = figure.subplots(2, 2, height_ratios=[3, 2])
         for column, kind in enumerate(("needle", "corner")):
@@ -46,7 +46,7 @@ def _maximum(twins: Twins) -> Array:
     return np.array([float(x) for x in proof.point])
 
 
-def _draw_box(figure: Any, axes: Any, twins: Twins, kind: str) -> None:  # noqa: ANN401
+def _draw_box(figure: "drawing.Canvas", axes: "drawing.Axes", twins: Twins, kind: str) -> None:
     box, point = twins.sat.property.box, _maximum(twins)
     first, second = (np.linspace(*ends, _GRID) for ends in zip(box.lower, box.upper, strict=True))
     inputs = np.stack(np.meshgrid(first, second), axis=2).reshape(-1, 2)
@@ -59,7 +59,7 @@ def _draw_box(figure: Any, axes: Any, twins: Twins, kind: str) -> None:  # noqa:
     drawing.describe(axes, x="X_0", y="X_1", title=f"{kind}, maximum in the ring")
 
 
-def _draw_line(axes: Any, twins: Twins, *, first: bool) -> None:  # noqa: ANN401
+def _draw_line(axes: "drawing.Axes", twins: Twins, *, first: bool) -> None:
     network: Any = twins.sat.network  # of heads
     box, point = twins.sat.property.box, _maximum(twins)
     signs = np.sign(network.heads[1].slopes[0])  # of the decoy

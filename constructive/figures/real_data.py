@@ -12,7 +12,7 @@ counts singular values in float32 above a tolerance instead, which Figure 1 show
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 
@@ -131,7 +131,7 @@ class Independence(drawing.Picture):
         """Sample fewer subsets."""
         return replace(self, subsets=50)
 
-    def paint(self, figure: Any) -> None:  # noqa: ANN401
+    def paint(self, figure: "drawing.Canvas") -> None:
         """Draw a panel for each kind of data."""
         panels = figure.subplots(2, 1, sharex=True)
         for axes, stages in zip(panels, (digits(), text()), strict=True):
@@ -169,7 +169,7 @@ class Independence(drawing.Picture):
         subsets = [rng.choice(len(vectors), k, replace=False) for _ in range(self.subsets)]
         return float((np.linalg.matrix_rank(vectors[subsets]) == k).mean())
 
-    def _curve(self, axes: Any, stage: Stage) -> None:  # noqa: ANN401
+    def _curve(self, axes: "drawing.Axes", stage: Stage) -> None:
         vectors = self._vectors(stage)
         found: list[Estimate] = [
             dependent_share(vectors, k, subsets=self.subsets) for k in self.candidates

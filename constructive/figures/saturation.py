@@ -5,37 +5,19 @@ says so.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from constructive.constructions.build import build_memorizer
 from constructive.constructions.multihead.heads import SATURATION_EPS
 from constructive.data import generators
-from constructive.data.dataset import Dataset
-from constructive.exact.softmax import Floats
 from constructive.figures import drawing
-from constructive.layers.attention import attend, examples
+from constructive.figures.heads import FLOOR, attention_off_top
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
-from constructive.support.errors import require
 from constructive.theory.bounds import rank_one_capacity
 
-_FLOOR = 1e-12  # attention below this is drawn as this
 _SHOWN, _SIZE, _WIDTH = 20, 6, 64  # examples of a panel, n and d
-
-
-def attention_off_top(memorizer: Memorizer, dataset: Dataset) -> Array:
-    """Return how far each head is from one-hot on each example, 1 - max_i alpha_i: (H, T)."""
-    layer = memorizer.layer
-    out = np.empty((layer.num_heads, dataset.num_examples))
-    floats, weights = Floats(layer.query_weights.dtype), (layer.query_weights, layer.key_weights)
-    for chunk in attend(floats, weights, examples(dataset.contexts, dataset.queries)):
-        # Summing the small entries keeps digits which 1 - max would lose.
-        small = np.sort(chunk.attention, axis=2)[:, :, :-1].sum(axis=2)
-        out[:, chunk.rows] = small.T
-    return out
 
 
 @dataclass(frozen=True)
@@ -51,7 +33,7 @@ class Saturation(drawing.Picture):
     name = "figure-3-saturation"
     height = 8.0
 
-    def paint(self, figure: Any) -> None:  # noqa: ANN401
+    def paint(self, figure: "drawing.Canvas") -> None:
         """Build a layer for each H, and draw its column."""
         panels = figure.subplots(3, 2)
         for column, heads in zip(panels.T, self.heads, strict=True):
@@ -59,32 +41,34 @@ class Saturation(drawing.Picture):
             data = generators.uniform(num_examples=total, context_size=_SIZE, width=_WIDTH)
             memorizer = build_memorizer(data, num_heads=heads)
             off_top = attention_off_top(memorizer, data)
-            image = _attention(column[0], off_top)
+            _attention(column[0], off_top)
             _counts(column[1], off_top)
             _histogram(column[2], off_top, memorizer)
             column[0].set_title(f"H = {heads}, T = {total}", loc="left", fontsize="medium")
         for axes, y in zip(panels[:, 0], ("head", "examples", "pairs"), strict=True):
             axes.set_ylabel(y)
         figure.colorbar(
-            image, ax=panels[0].tolist(), label="largest weight", ticks=[0.2, 0.4, 0.6, 0.8, 1.0]
+            panels[0, 1].images[0],
+            ax=panels[0].tolist(),
+            label="largest weight",
+            ticks=[0.2, 0.4, 0.6, 0.8, 1.0],
         )
         handles, labels = panels[2, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", frameon=False)
 
 
-def _attention(axes: Any, off_top: Array) -> Any:  # noqa: ANN401
+def _attention(axes: "drawing.Axes", off_top: Array) -> None:
     """Draw the largest attention weight of each head on the first examples."""
-    image = axes.imshow(
+    axes.imshow(
         1.0 - off_top[:, :_SHOWN], aspect="auto", cmap=drawing.COLOUR_MAP,
         vmin=1.0 / _SIZE, vmax=1.0, interpolation="nearest",
     )  # fmt: skip
     axes.set_xticks(range(0, _SHOWN, 5))
     axes.set_yticks(range(len(off_top)))
     drawing.describe(axes, x="example", y="")
-    return image
 
 
-def _counts(axes: Any, off_top: Array) -> None:  # noqa: ANN401
+def _counts(axes: "drawing.Axes", off_top: Array) -> None:
     """Draw on how many examples so many heads saturate."""
     found = (off_top <= SATURATION_EPS).sum(axis=0)
     counts = np.bincount(found, minlength=len(off_top) + 1)
@@ -95,14 +79,14 @@ def _counts(axes: Any, off_top: Array) -> None:  # noqa: ANN401
     drawing.describe(axes, x="saturated heads", y="")
 
 
-def _histogram(axes: Any, off_top: Array, memorizer: Memorizer) -> None:  # noqa: ANN401
+def _histogram(axes: "drawing.Axes", off_top: Array, memorizer: Memorizer) -> None:
     """Draw how far heads are from saturation, on their own groups and elsewhere."""
     own = np.zeros(off_top.shape, dtype=bool)
     for index, head in enumerate(memorizer.built.heads):
         own[index, head.start : head.stop] = True
     first = np.arange(len(own))[:, np.newaxis] == 0
-    logs = np.log10(np.maximum(off_top, _FLOOR))
-    bins = np.linspace(np.log10(_FLOOR), 0.0, 37)
+    logs = np.log10(np.maximum(off_top, FLOOR))
+    bins = np.linspace(np.log10(FLOOR), 0.0, 37).tolist()
     shares = (
         (~own & ~first, "a head on examples of other groups", drawing.BLUE),
         (own, "a head on its own group", drawing.VERMILLION),
@@ -116,39 +100,3 @@ def _histogram(axes: Any, off_top: Array, memorizer: Memorizer) -> None:  # noqa
 
 
 SATURATION = Saturation()
-
-
-def draw_heads(memorizer: Memorizer, dataset: Dataset, path: str | Path, *, title: str) -> None:
-    """Draw which heads saturate on which examples: one row a head, one column an example.
-
-    Bright is saturated, as in Figure 3. The dark staircase is the groups: there a head attends as
-    the proof chose. A second panel enlarges the corner of the first heads. Raises MissingExtraError
-    without matplotlib.
-    """
-    colors = require("matplotlib.colors", extra="demo", purpose="a picture")
-    off_top = np.maximum(attention_off_top(memorizer, dataset), _FLOOR)
-    few_heads = min(len(off_top), 12)
-    few_examples = max(memorizer.built.heads[few_heads - 1].stop, 1)
-
-    figure = drawing.new_figure(6.5)
-    whole, corner = figure.subplots(2, 1, height_ratios=[3, 2])
-    norm = colors.LogNorm(_FLOOR, 1.0)
-    for axes, shown in ((whole, off_top), (corner, off_top[:few_heads, :few_examples])):
-        image = axes.imshow(
-            shown,
-            aspect="auto",
-            interpolation="nearest",
-            cmap=f"{drawing.COLOUR_MAP}_r",
-            norm=norm,
-            origin="upper",
-        )
-        axes.set_ylabel("head")
-    whole.set_title(title, loc="left", fontsize="medium")
-    corner.set_xlabel("example")
-    corner.set_title(
-        f"first {few_heads} heads: each attends freely on its group", loc="left", fontsize="medium"
-    )
-    bar = figure.colorbar(image, ax=[whole, corner], shrink=0.8)
-    bar.set_label(f"weight off the top token (saturated: below {SATURATION_EPS:.0e})")
-    bar.ax.axhline(SATURATION_EPS, color="black", linewidth=1.5)
-    drawing.save(figure, Path(path))

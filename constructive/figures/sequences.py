@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count, takewhile
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class Parameters(drawing.Picture):
         """Stop sooner."""
         return replace(self, largest=512)
 
-    def paint(self, figure: Any) -> None:  # noqa: ANN401
+    def paint(self, figure: "drawing.Canvas") -> None:
         """Build them, and draw their parameters."""
         found = {name: growth(self.largest, name) for name in _STYLES}
         for axes, (title, attribute) in zip(figure.subplots(2, 1), _COUNTS.items(), strict=True):
@@ -112,7 +112,9 @@ def exponent(keys: Sequence[int], counts: Sequence[float], *, after_log: bool = 
     return float(slope)
 
 
-def _draw_counts(axes: Any, name: str, points: list[SequenceMemorizer], attribute: str) -> None:  # noqa: ANN401
+def _draw_counts(
+    axes: "drawing.Axes", name: str, points: list[SequenceMemorizer], attribute: str
+) -> None:
     """Draw one kind of count for a construction, and its exponents."""
     keys = [point.record.sizes.keys for point in points]
     counts = [getattr(point, attribute) for point in points]
@@ -124,7 +126,7 @@ def _draw_counts(axes: Any, name: str, points: list[SequenceMemorizer], attribut
     axes.plot(keys, counts, mark + "-", color=colour, markersize=5, label=label)
 
 
-def _draw_others(axes: Any, keys: list[int]) -> None:  # noqa: ANN401
+def _draw_others(axes: "drawing.Axes", keys: list[int]) -> None:
     """Draw the layer of Theorem 2 for as many examples, in the least width n; sqrt(N), and N."""
     between = np.unique(np.geomspace(keys[0], keys[-1], 200).astype(int)).tolist()
     heads = [

@@ -26,7 +26,7 @@ import re
 from collections.abc import Sequence
 from numbers import Real
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from constructive import DISTRIBUTION, __version__
 from constructive.certificates.check import Checked, run_checker
@@ -194,7 +194,7 @@ def save(
         rows = [EXPECTED, *map(_expected, instances)]
         (new / "expected.csv").write_text(_table(rows), encoding="utf-8")
         sat = sum(each.answer == "sat" for each in instances)
-        models = sorted({each.claims()["model"] for each in instances})
+        models = sorted({str(each.claims()["model"]) for each in instances})
         about = _README.format(
             distribution=DISTRIBUTION,
             version=__version__,
@@ -288,7 +288,7 @@ def _named_in(folder: str | Path) -> list[str]:
     return [*parts, *proofs, *graphs]
 
 
-def proof_document(instance: Instance, hashes: dict[str, str]) -> dict[str, Any]:
+def proof_document(instance: Instance, hashes: dict[str, str]) -> dict[str, object]:
     """Return what the proof file says; `hashes` are the SHA-256 of the other files."""
     claims = instance.claims() | hashes
     if "rounding" in claims:

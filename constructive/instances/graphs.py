@@ -16,6 +16,7 @@ from constructive.instances.network import Network, Rectified, Stacked
 from constructive.support.arrays import Array
 from constructive.support.errors import require
 
+Attribute = int | float | list[int]
 OPSET = 13
 # The oldest formats with these opsets: of ONNX 1.8 (2020), which all verifiers read, and later.
 IR_VERSIONS = {13: 8, 17: 8, 20: 9}
@@ -33,7 +34,7 @@ class Drawing:
         self.constants[name] = np.array(values, dtype)
         return name
 
-    def node(self, operator: str, *inputs: str, name: str = "", **attributes: Any) -> str:  # noqa: ANN401 - as the operator has them
+    def node(self, operator: str, *inputs: str, name: str = "", **attributes: Attribute) -> str:
         """Add a node with one output, and return its name."""
         name = name or f"{operator}_{len(self.nodes)}"
         self.nodes.append(Node(operator, inputs, (name,), attributes))

@@ -45,7 +45,7 @@ class Witness:
 
     point: tuple[Fraction, ...]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """Return the entries of a proof file."""
         return {"witness": [text_of(value) for value in self.point]}
 
@@ -61,11 +61,11 @@ class Refutation(ABC):
     kind: ClassVar[str]
     atom: int
 
-    def evidence(self) -> Mapping[str, Any]:
+    def evidence(self) -> Mapping[str, object]:
         """Return what proof files say of it beside its kind and its atom."""
         return {}
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """Return its entry in the list of refutations of a proof file."""
         return {"atom": self.atom, "kind": self.kind, **self.evidence()}
 
@@ -80,7 +80,7 @@ class Refutations:
 
     parts: tuple[Refutation, ...]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """Return the entries of a proof file."""
         return {"refutations": [part.document() for part in self.parts]}
 
@@ -99,7 +99,7 @@ class Deployed:
     answer: Answer
     witness: Witness | None = None  # of sat
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """Return its entry in a proof file."""
         evidence = self.witness.document() if self.witness else {}
         return {"answer": str(self.answer), **evidence}
@@ -179,18 +179,19 @@ class Instance:
         return f"<Instance {self.name}: {asked}, {self.deployed} in float32>"
 
     @cached_property
-    def _shown(self) -> Any:  # noqa: ANN401 - the checker has no annotations
+    def _shown(self) -> checker.Shown:
         """What the checker says of the proof."""
         wanted = read_property(version_1(self.property).encode(), "vnnlib")
-        return checker.judge(self.claims(), graph_of(self.network), wanted, ())
+        shown: checker.Shown = checker.judge(self.claims(), graph_of(self.network), wanted, ())
+        return shown
 
-    def claims(self) -> dict[str, Any]:
+    def claims(self) -> dict[str, object]:
         """Return what its proof file says, but for hashes and a bound of rounding that is found."""
         operators = isinstance(self.network, OperatorGraph)
         return {
             "format": FORMAT,
             "answer": str(self.answer),
-            "model": OPERATORS if operators else FLOAT32.name,
+            "model": OPERATORS if operators else FLOAT32,
             **({} if operators else {"rounding": "0"}),
             **self.proof.document(),
             **({"float32": self.float32.document()} if self.float32 else {}),

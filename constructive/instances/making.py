@@ -7,8 +7,7 @@ import numpy as np
 from constructive.instances.deployed import Rounding
 from constructive.instances.instance import DIM, TWINS, Answer, Family, Instance, Option, Twins
 from constructive.instances.memorized import Deviation
-from constructive.instances.narrow import Narrow
-from constructive.instances.operator import Operator
+from constructive.instances.operator import Narrow, Operator
 from constructive.instances.planting import Corner, Needle, Shadow, TwoLayers
 from constructive.instances.spelling import Spelling
 from constructive.support.errors import (
@@ -22,6 +21,7 @@ from constructive.support.errors import (
 from constructive.support.work import report
 
 _SEEDS = 2**31
+_NAMES = 16**5
 # As `--kind` takes them. A new family is a class, and a name here.
 FAMILIES: dict[str, type[Family]] = {
     family.name: family
@@ -90,6 +90,7 @@ def make(
     Families take turns. Numbers of inputs, and options with ranges, are drawn for each group,
     uniformly in their logarithms. Options go to the families that take them. Two instances of a
     network mostly have the same answer, so that what one asks does not tell the other's answer.
+    Names of networks are drawn, and instances are in their order: neither tells a family.
 
     Args:
         count: how many instances, at least
@@ -105,8 +106,8 @@ def make(
 
     Example:
         >>> made = make(4, kinds=["needle"], dims=(2, 8), scale=(16.0, 256.0))
-        >>> [each.name for each in made[:3]]
-        ['needle_0000_a', 'needle_0000_b', 'needle_0001_a']
+        >>> {each.name[-2:] for each in made}, made[0].family
+        ({'_a', '_b'}, 'needle')
     """
     require_positive(count=count)
     require_seed(seed)
@@ -121,7 +122,7 @@ def make(
         report("make instances", min(len(made), count), count)
         if len(made) >= count:
             break
-    return made
+    return sorted(made, key=lambda each: each.name)
 
 
 def _ranges(
@@ -164,7 +165,7 @@ def _groups(
     kinds: Sequence[str], ranges: Mapping[str, tuple[float, float]], seed: int
 ) -> Iterator[list[Instance]]:
     """Draw groups of instances, without end."""
-    known, number = _options(kinds), 0
+    known, number, taken = _options(kinds), 0, set[str]()
     left: dict[str, list[tuple[Answer, ...]]] = {kind: [] for kind in kinds}
     while True:
         for kind in kinds:
@@ -175,10 +176,13 @@ def _groups(
             options = {name: value for name, value in drawn.items() if name in family.options}
             left[kind] = left[kind] or [GROUPS[i] for i in random.permutation(len(GROUPS))]
             answers = random.permutation(left[kind].pop()).tolist()
+            seed_of_group, name = int(random.integers(_SEEDS)), ""
+            while not name or name in taken:
+                name = f"n{random.integers(_NAMES):05x}"
             yield family.make(
-                dim, seed=int(random.integers(_SEEDS)), name=f"{kind}_{number:04}",
-                answers=[*map(Answer, answers)], **options,
-            )  # fmt: skip
+                dim, seed=seed_of_group, name=name, answers=[*map(Answer, answers)], **options
+            )
+            taken.add(name)
             number += 1
 
 

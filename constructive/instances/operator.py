@@ -10,18 +10,19 @@ Thresholds are around the largest or the least output on the box. Both are found
 """
 
 import heapq
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from constructive.checker import ranges
 from constructive.checker.graphs import Graph
 from constructive.checker.operators import UNIT
-from constructive.instances.graphs import Drawing, OperatorGraph, graph_of
+from constructive.instances.graphs import Attribute, Drawing, OperatorGraph, graph_of
 from constructive.instances.instance import (
     Answer,
     Family,
@@ -151,9 +152,9 @@ class OperatorCase(NamedTuple):
     means: bool = False
 
 
-def node(operator: str, **attributes: Any) -> Draw:  # noqa: ANN401 - those of ONNX
+def node(operator: str, **attributes: Attribute) -> Draw:
     """Return how one node is drawn."""
-    return lambda made, a: made.node(operator, a, **attributes)
+    return lambda made, a: made.node(operator, a, name="", **attributes)
 
 
 def with_number(operator: str, *numbers: float) -> Draw:
@@ -229,15 +230,33 @@ def sigmoid(made: Drawing, a: str) -> str:
     return made.node("Reciprocal", made.node("Add", power, made.constant("one", 1.0)))
 
 
+def touched(start: float) -> tuple[float, float]:
+    """Return a range on which cos is just above its chord, but for its upper end.
+
+    The chord is a tangent there, up to 2^-12. Bounds go from chords to tangents at such ranges. The
+    start is between -pi / 2 and 0.
+    """
+    low, high = math.pi / 2.0, math.pi
+    for _ in range(40):
+        end = (low + high) / 2.0
+        above = math.cos(end) + math.sin(end) * (end - start) > math.cos(start)
+        low, high = (end, high) if above else (low, end)
+    return start, high + 2.0**-12
+
+
 ANY, TWO = (0, 0), (2, 2)
 _AROUND, _SATURATED = ((-1.0, 2.0), (-2.0, 0.25)), ((-20.0, -10.0), (10.0, 20.0), (-20.0, 20.0))
+_NEGATIVE = ((-8.0, -1.0), (-2.0, -0.5))
 _POSITIVE = ((0.0625, 4.0), (1.0, 1.5), (0.25, 16.0))
-_WAVES = ((-0.5, 2.5), (-8.0, -4.5), (0.25, 12.0), (2.75, 3.5))
+_TOUCHED = tuple(map(touched, (-1.5, -1.0, -0.75, -0.5, -0.25)))
+_WAVES = ((-8.0, -4.5), (0.25, 12.0))
 _APART = ((-4.5, -0.25), (0.25, 4.5), (-1.0, 2.0))
 CASES: dict[str, OperatorCase] = {
     "relu": OperatorCase(node("Relu"), (*_AROUND, (-0.001, 1.0)), ANY),
     "leaky relu": OperatorCase(
-        node("LeakyRelu", alpha=0.125), ((-20.0, -10.0), (-8.0, -1.0), (-1.0, 2.0)), ANY
+        node("LeakyRelu", alpha=0.125),
+        ((-20.0, -10.0), (-8.0, -1.0), (-2.0, -0.5), (-1.0, 2.0)),
+        ANY,
     ),
     "sigmoid": OperatorCase(node("Sigmoid"), (*_AROUND, *_SATURATED), ANY),
     "sigmoid, spelled": OperatorCase(sigmoid, (*_AROUND, *_SATURATED), ANY),
@@ -245,12 +264,14 @@ CASES: dict[str, OperatorCase] = {
     "exp": OperatorCase(node("Exp"), (*_AROUND, (-20.0, 3.0), (4.0, 6.0)), ANY),
     "log": OperatorCase(node("Log"), _POSITIVE, ANY),
     "sqrt": OperatorCase(node("Sqrt"), _POSITIVE, ANY),
-    "square": OperatorCase(with_number("Pow", 2.0), _APART, ANY),
+    "square": OperatorCase(with_number("Pow", 2.0), (*_APART, (0.5, 3.0)), ANY),
     "square, spelled": OperatorCase(square, _APART, ANY),
     "cube": OperatorCase(with_number("Pow", 3.0), _APART, ANY),
     "reciprocal": OperatorCase(node("Reciprocal"), (*_POSITIVE, (-4.0, -0.125)), ANY),
-    "sin": OperatorCase(node("Sin"), _WAVES, ANY),
-    "cos": OperatorCase(node("Cos"), _WAVES, ANY),
+    "sin": OperatorCase(
+        node("Sin"), (*_WAVES, *((a + math.pi / 2.0, b + math.pi / 2.0) for a, b in _TOUCHED)), ANY
+    ),
+    "cos": OperatorCase(node("Cos"), (*_WAVES, *_TOUCHED), ANY),
     "abs": OperatorCase(node("Abs"), _APART, ANY),
     "clip": OperatorCase(
         with_number("Clip", -0.5, 1.5), ((-1.0, 2.0), (1.0, 4.0), (-4.0, 0.5)), ANY
@@ -265,16 +286,16 @@ CASES: dict[str, OperatorCase] = {
     "gelu": OperatorCase(node("Gelu"), (*_AROUND, (-8.0, -2.0)), ANY, 20),
     "gelu, spelled": OperatorCase(gelu, (*_AROUND, (-8.0, -2.0)), ANY),
 }
-# Operators whose bounds were found wrong in released verifiers come four times as often.
-OFTEN = ("square", "cos", "leaky relu") * 3
+# Operators whose bounds were found wrong in released verifiers come six times as often.
+OFTEN = ("square", "cos", "leaky relu") * 5
 TRIES = 12
 _MOST_UNITS = 2
 
 
 def short(values: Array) -> Array:
-    """Round to 8 significant bits."""
+    """Round to 16 significant bits."""
     mantissas, exponents = np.frexp(values)
-    return np.ldexp(np.round(mantissas * 256.0) / 256.0, exponents)
+    return np.ldexp(np.round(mantissas * 2.0**16) / 2.0**16, exponents)
 
 
 def drawn_box(dim: int, random: np.random.Generator) -> Box:
@@ -295,7 +316,7 @@ def affine(
     weights = short(signs * shares * (high - low) / box.widths[:, np.newaxis])
     middle = (box.lower + box.upper) / 2.0
     offsets = (low + high) / 2.0 - middle @ weights
-    return weights, np.round(offsets * 1024.0) / 1024.0
+    return weights, np.round(offsets * 2.0**16) / 2.0**16
 
 
 class Operator(Family):
@@ -354,3 +375,54 @@ def _network(
     v = made.constant("v", readout[:, np.newaxis])
     made.node("Gemm", after, v, made.constant("c", short(random.normal(size=1))), name="Y")
     return OperatorGraph(len(box.lower), 1, made.nodes, made.constants, case.opset), box
+
+
+# Nearly fixed inputs: boxes around few points, and slopes of one over their width.
+#
+# A network is Y = v relu(W x + b) + c, or without relu, on a box whose sides are 1e-9 to 1e-3 long;
+# entries of W are about as large as the inverse, and of v up to 1e8. So W x + b crosses breakpoints
+# within the box, where a verifier whose numbers have absolute tolerances sees one point.
+
+
+_WIDTH = Option(1e-5, 1e-9, 1e-3, "length of the sides of the box", drawn=(1e-9, 1e-3))
+_MOST_INPUTS, _NARROW_UNITS, _FARTHEST = 2, 3, 4
+_SIZES = 8.0  # Powers of ten of v, at most
+_RANGES = ((-1.0, 2.0), (-8.0, 8.0), (0.0, 8.0))  # of entries of W x + b
+_AFFINE = 0.2  # The part of networks without relu
+
+
+class Narrow(Family):
+    """Instances on narrow boxes, with steep networks."""
+
+    name = "narrow"
+    purpose = "nearly fixed inputs, steep slopes and large outputs"
+    options = MappingProxyType({"margin": MARGIN, "width": _WIDTH})
+
+    def draw(
+        self, names: Names, dim: int, random: np.random.Generator, options: Mapping[str, float]
+    ) -> list[Instance]:
+        """Draw a box some widths from zero, and a network."""
+        width = float(short(np.array(options["width"])))
+        return first_found(
+            lambda: _narrow_network(min(dim, _MOST_INPUTS), width, random),
+            names, self.name, options["margin"], random,
+        )  # fmt: skip
+
+
+def _narrow_network(
+    most: int, width: float, random: np.random.Generator
+) -> tuple[OperatorGraph, Box]:
+    """Draw a network with up to so many inputs, and a box with sides of a length."""
+    inputs, units = (int(random.integers(1, each + 1)) for each in (most, _NARROW_UNITS))
+    lower = width * random.integers(-_FARTHEST, _FARTHEST + 1, inputs)
+    box, made = Box(lower, lower + width), Drawing()
+    picked = [_RANGES[k] for k in random.integers(len(_RANGES), size=units)]
+    weights, offsets = affine(box, picked, random)
+    a = made.node("Gemm", "X", made.constant("W", weights), made.constant("b", offsets))
+    if random.random() > _AFFINE:
+        a = made.node("Relu", a)
+    size = 10.0 ** random.uniform(0.0, _SIZES)
+    v = size * random.choice([-1.0, 1.0], (units, 1)) * random.uniform(0.5, 2.0, (units, 1))
+    c = made.constant("c", short(size * random.normal(size=1)))
+    made.node("Gemm", a, made.constant("v", short(v)), c, name="Y")
+    return OperatorGraph(inputs, 1, made.nodes, made.constants), box

@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +54,7 @@ class Slabs(Refutation):
     direction: Array  # g (d,)
     slabs: tuple[Slab, ...]  # in order along g
 
-    def evidence(self) -> dict[str, Any]:
+    def evidence(self) -> dict[str, object]:
         """Return the direction and the slabs."""
         return {
             "direction": [text_of(g) for g in self.direction.tolist()],
@@ -423,7 +422,7 @@ def needed_margin(network: Network, wanted: Property, *, beyond: bool = True) ->
     """
     asked = read_property(version_1(wanted).encode(), "vnnlib")
     try:
-        problem = checker.Problem(graph_of(network), asked, KNOWN[FLOAT32.name])
+        problem = checker.Problem(graph_of(network), asked, KNOWN[FLOAT32])
         conditions = [each for atoms in problem.alternatives for each in atoms]
         needed = [2 * problem.rounding(each) for each in conditions]
         if beyond:

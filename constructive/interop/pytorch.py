@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear, pad, relu, scaled_dot_product_attention
 
-from constructive.exact.float_model import FLOAT32, MODELS
+from constructive.exact.float_model import FLOAT32
 from constructive.layers.layer import AttentionLayer, require_single_target
 from constructive.sequences.floats import dense_layers, require_exact
 from constructive.sequences.network import WEIGHTS, ReluNetwork, UniformAttention
@@ -103,7 +103,7 @@ class MultiheadModule(nn.Module):
     then read by `Memorizer.from_torch` or `certify`.
 
     Args:
-        attention: with batch_first=True
+        attention: with batch_first=True or False
         readout: from the d entries of the output to d_out
         scalar_targets: whether outputs are (T,) rather than (T, 1)
 
@@ -129,7 +129,7 @@ class MultiheadModule(nn.Module):
         """
         exact = (self.attention.head_dim.bit_length() - 1) % 4 == 0
         power = self.attention.head_dim.bit_count() == 1
-        return FLOAT32.name if exact and power else MODELS["float32, scaled"].name
+        return FLOAT32 if exact and power else "float32, scaled"
 
     def forward(self, contexts: Tensor, queries: Tensor, mask: Tensor | None = None) -> Tensor:
         """Evaluate examples: (T, d_out), or (T,) for scalar targets.
@@ -141,10 +141,14 @@ class MultiheadModule(nn.Module):
         """
         contexts = contexts.expand(len(queries), *contexts.shape[-2:])
         hidden = None if mask is None else ~mask.bool()
+        queries = queries.unsqueeze(1)
+        if not self.attention.batch_first:
+            contexts, queries = contexts.transpose(0, 1), queries.transpose(0, 1)
         attended, _ = self.attention(
-            queries.unsqueeze(1), contexts, contexts, key_padding_mask=hidden, need_weights=False
+            queries, contexts, contexts, key_padding_mask=hidden, need_weights=False
         )
-        outputs: Tensor = self.readout(attended[:, 0])
+        attended = attended[:, 0] if self.attention.batch_first else attended[0]
+        outputs: Tensor = self.readout(attended)
         return outputs[:, 0] if self.scalar_targets else outputs
 
 

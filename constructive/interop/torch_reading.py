@@ -1,17 +1,10 @@
 """A PyTorch module as a layer. Needs torch (`pip install ".[torch]"`).
 
-*Reading a module with biases.* Append an entry 1 to every token and every query
-(`Dataset.with_constant`). Then a bias of the queries is one more row of W_Q. A bias of the keys
-adds the same number to all logits of a head, which softmax does not see. Attention sums to one, so
-a bias of the values is one more row of W_V, which reads the constant entry; and one more value,
-the constant itself, carries the biases of the output and of the readout through W_O and W_D. So
-the layer equals the module, as real functions, on the longer tokens; what is rounded is only W_Q,
-by the factor 1/sqrt(d_h) of `MultiheadAttention`, and not even that where d_h is a power of 4.
+`AttentionLayer.from_projections` reads its weights; here they are compared with what it does.
 """
 
 import copy
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +22,10 @@ _NAMES = "W_Q", "W_K", "W_V", "W_O", "W_D"
 _PROBES = ((4, 1.0), (1, 1.0), (7, 1e-2), (5, 30.0))
 _EXAMPLES = 16
 _AT_ONCE = 256
+# What to take of a network with residual connections, norms and an MLP
+_INSTEAD = (
+    "its attention alone, on hidden states after the norm before it (register_forward_pre_hook)"
+)
 _MEANINGFUL = 1e-3  # Relative rounding from which on a comparison says nothing
 
 
@@ -162,64 +159,47 @@ def _layer_of(module: nn.Module) -> ReadModule:
         layer = AttentionLayer(*(_array(getattr(ours[0], name)) for name in _NAMES))
         return ReadModule(layer, constant=False, scalar_targets=ours[0].scalar_targets)
     if len(attentions) != 1 or len(linears) != 1:
+        kinds = {type(part).__name__ for part in module.modules()}
+        beside = sorted(kind for kind in kinds if "Norm" in kind or "Rotary" in kind)
         raise ParameterError(
             f"{with_article(type(module).__name__)} has {len(attentions)} MultiheadAttention and "
-            f"{len(linears)} Linear, not one of each",
+            f"{len(linears)} Linear, not one of each{', beside ' * bool(beside)}"
+            + ", ".join(beside),
             witness=(len(attentions), len(linears)),
-            suggestion="interop.pytorch.MultiheadModule(attention, readout)",
+            suggestion=f"{_INSTEAD}: MultiheadModule(attention, readout), or "
+            "AttentionLayer.from_projections(...) of a layer without RoPE",
         )
     attention, readout = attentions[0], linears[0]
     odd = {
         "bias_k or bias_v": attention.bias_k is not None or attention.bias_v is not None,
         "add_zero_attn": attention.add_zero_attn,
         "kdim or vdim": not (attention.kdim == attention.vdim == attention.embed_dim),
-        "batch_first=False": not attention.batch_first,
     }
     if any(odd.values()):
         names = [name for name, is_so in odd.items() if is_so]
         raise ParameterError(
             f"MultiheadAttention with {', '.join(names)} is not a layer of the theorem",
             witness=names[0],
-            suggestion="torch.nn.MultiheadAttention(d, H, batch_first=True)",
+            suggestion="torch.nn.MultiheadAttention(d, H)",
         )
-    heads, inner = attention.num_heads, attention.head_dim
-    projections = np.split(_array(attention.in_proj_weight), 3)
-    query, key, value = (part.reshape(heads, inner, -1).swapaxes(1, 2) for part in projections)
-    weights = query, key, value, _array(attention.out_proj.weight).T, _array(readout.weight).T
+    query, key, value = np.split(_array(attention.in_proj_weight), 3)
     biases = [
         None if bias is None else _array(bias)
         for bias in (attention.in_proj_bias, attention.out_proj.bias, readout.bias)
     ]
     constant = any(bias is not None and bias.any() for bias in biases)
-    if constant:
-        weights = _with_biases(*weights, biases)
-    layer = AttentionLayer(weights[0] / math.sqrt(inner), *weights[1:])
-    return ReadModule(layer, constant, scalar_targets=False)
-
-
-def _with_biases(
-    query: Array,
-    key: Array,
-    value: Array,
-    output: Array,
-    last: Array,
-    biases: Sequence[Array | None],
-) -> tuple[Array, Array, Array, Array, Array]:
-    """Return weights for tokens with a constant entry (see the top of this file)."""
-    heads, width, inner = query.shape
-    ends = 3 * width, output.shape[1], last.shape[1]
-    projected, after, outputs = (
-        np.zeros(end) if bias is None else bias for bias, end in zip(biases, ends, strict=True)
+    projected, of_output, of_readout = biases if constant else [None] * 3
+    of_query, _, of_value = [None] * 3 if projected is None else np.split(projected, 3)
+    layer = AttentionLayer.from_projections(
+        *(query, key, value, _array(attention.out_proj.weight)),
+        num_heads=attention.num_heads,
+        readout=_array(readout.weight),
+        query_bias=of_query,
+        value_bias=of_value,
+        output_bias=of_output,
+        readout_bias=of_readout,
     )
-    of_query, _, of_value = (part.reshape(heads, 1, inner) for part in np.split(projected, 3))
-    query = np.concatenate([query, of_query], axis=1)
-    key = np.concatenate([key, np.zeros((heads, 1, inner))], axis=1)
-    value = np.pad(np.concatenate([value, of_value], axis=1), ((0, 0), (0, 0), (0, 1)))
-    value[0, width, inner] = 1.0
-    rows = np.zeros((heads, inner + 1, output.shape[1] + 1))
-    rows[:, :inner, :-1] = output.reshape(heads, inner, -1)
-    rows[0, inner, :-1], rows[0, inner, -1] = after, 1.0
-    return query, key, value, rows.reshape(heads * (inner + 1), -1), np.vstack([last, outputs])
+    return ReadModule(layer, constant, scalar_targets=False)
 
 
 def _compared(
@@ -275,7 +255,7 @@ def _compared(
             f"{with_article(name)} computes something else than its attention and readout: "
             f"outputs differ by {apart[example].max():.1e} on {where}",
             witness=None if first is None else first + example,
-            suggestion="a module without residual connections, normalization or activations",
+            suggestion=_INSTEAD,
         )
     return outputs
 

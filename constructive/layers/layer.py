@@ -17,7 +17,7 @@ Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), section 3.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ from constructive.data.shapes import ExampleShapes
 from constructive.exact.float_model import FLOAT32
 from constructive.exact.softmax import FactoredFloats, Floats
 from constructive.layers.attention import Chunk, View, after_attention, examples, flat
+from constructive.layers.projections import weights_of
 from constructive.support.arrays import (
     CHUNK_BYTES,
     Array,
@@ -223,8 +224,6 @@ class AttentionLayer(HeadShapes):
         output_weights: W_O (H d_v, d_o); in layers that are built d_o is the larger one of d_v and
             d_out
         readout_weights: W_D (d_o, d_out)
-        corrections: of W_V, by arrays that are added to it exactly: none
-        first_bits: with how many bits enclosures start
         float_model: the model of floating-point programs that the layer is one of, in float32
 
     Raises:
@@ -245,14 +244,12 @@ class AttentionLayer(HeadShapes):
     output_weights: Array
     readout_weights: Array
 
-    corrections: ClassVar[tuple[Array, ...]] = ()
-    first_bits: ClassVar[int] = 128
-    float_model: ClassVar[str] = FLOAT32.name
+    float_model: ClassVar[str] = FLOAT32
 
     def __post_init__(self) -> None:
-        for name, weights in tuple(vars(self).items()):
-            object.__setattr__(self, name, private(name, weights))
-        _check_weights(self.tensors)
+        for field in fields(AttentionLayer):
+            object.__setattr__(self, field.name, private(field.name, getattr(self, field.name)))
+        _check_weights(self._floats)
 
     @classmethod
     def from_effective_readout(
@@ -295,9 +292,67 @@ class AttentionLayer(HeadShapes):
             copy_through[:, :target_dim].copy(),
         )
 
+    @classmethod
+    def from_projections(
+        cls,
+        query: npt.ArrayLike,
+        key: npt.ArrayLike,
+        value: npt.ArrayLike,
+        output: npt.ArrayLike,
+        num_heads: int,
+        num_kv_heads: int | None = None,
+        *,
+        readout: npt.ArrayLike | None = None,
+        query_bias: npt.ArrayLike | None = None,
+        value_bias: npt.ArrayLike | None = None,
+        output_bias: npt.ArrayLike | None = None,
+        readout_bias: npt.ArrayLike | None = None,
+    ) -> "AttentionLayer":
+        """Return the attention of a checkpoint, in float64, from its arrays (out, in).
+
+        Logits are divided by sqrt(d_h), in W_Q, which is rounded unless d_h is a power of 4. With a
+        bias the layer takes data with a constant entry (`Dataset.with_constant`). A bias of the
+        keys changes nothing: it adds the same to all logits of a head. A layer that rotates queries
+        and keys by their positions (RoPE) is not of this form.
+
+        Args:
+            query: (H d_h, d); tensors are read as numbers
+            key: (G d_h, d)
+            value: (G d_v, d)
+            output: (d_o, H d_v)
+            num_heads: H
+            num_kv_heads: G, heads of keys and values, each for H / G heads in turn; by default H
+            readout: (d_out, d_o), a linear map of the outputs; by default none
+            query_bias: (H d_h,)
+            value_bias: (G d_v,)
+            output_bias: (d_o,)
+            readout_bias: (d_out,)
+
+        Raises:
+            DataError: for what are not finite matrices
+            ParameterError: for numbers of heads that are not positive, and shapes that do not fit
+
+        Example:
+            >>> projections = np.ones((4, 3)), np.ones((2, 3)), np.ones((2, 3)), np.ones((3, 4))
+            >>> AttentionLayer.from_projections(*projections, num_heads=2, num_kv_heads=1)
+            AttentionLayer(H=2, d=3, d_h=2, d_v=2, d_out=3, float64)
+        """
+        projections = {"query": query, "key": key, "value": value, "output": output}
+        biases = {
+            "query_bias": query_bias,
+            "value_bias": value_bias,
+            "output_bias": output_bias,
+            "readout_bias": readout_bias,
+        }
+        return cls(*weights_of(projections, readout, num_heads, num_kv_heads, biases))
+
     @property
     def tensors(self) -> dict[str, Array]:
         """The weights by the names which files give them."""
+        return self._floats
+
+    @property
+    def _floats(self) -> dict[str, Array]:
         return {
             **self.head_tensors,
             "W_V": self.value_weights,
@@ -309,11 +364,6 @@ class AttentionLayer(HeadShapes):
     def in_words(self) -> str:
         """In what numbers the weights are, in words."""
         return f"{self.query_weights.dtype} weights"
-
-    @property
-    def leading(self) -> "AttentionLayer":
-        """The layer itself, which is all there is."""
-        return self
 
     def with_outputs(self, rng: np.random.Generator) -> "AttentionLayer":
         """Return the same f with random W_O and W_D; W_V undoes them exactly (`drawn`)."""
@@ -475,7 +525,7 @@ class AttentionLayer(HeadShapes):
         """
         kind = dtype_of(dtype)
         with np.errstate(over="ignore"):  # what is infinite then is refused
-            return AttentionLayer(*(array.astype(kind) for array in vars(self).values()))
+            return AttentionLayer(*(array.astype(kind) for array in self._floats.values()))
 
     def __repr__(self) -> str:
         return (

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from constructive.data.dataset import Dataset
 from constructive.data.labels import labels_of, require_classes
 from constructive.data.shapes import require_examples
-from constructive.layers.extended import ExtendedLayer, FloatLayer
+from constructive.layers.extended import ExtendedLayer, require_float_layer
 from constructive.layers.layer import (
     AttentionLayer,
     dtype_of,
@@ -23,9 +24,15 @@ from constructive.layers.record import (
     TrainedRecord,
     memorizer_sheet,
     read_record,
-    require_float_layer,
 )
-from constructive.support.arrays import UNREADABLE, Array, as_array
+from constructive.support.arrays import (
+    UNREADABLE,
+    Array,
+    Integers,
+    Rebuilt,
+    as_array,
+    private,
+)
 from constructive.support.errors import (
     DataError,
     ParameterError,
@@ -45,11 +52,11 @@ FORM = FileForm(
 )
 
 
-def _layer(arrays: dict[str, Array], precision: int) -> FloatLayer:
-    layer = AttentionLayer(*(arrays[name] for name in ("W_Q", "W_K", "W_V", "W_O", "W_D")))
+def _layer(arrays: dict[str, Array], precision: int) -> AttentionLayer:
+    w_q, w_k, w_v, w_o, w_d = (arrays[name] for name in ("W_Q", "W_K", "W_V", "W_O", "W_D"))
     if "W_V_corrections" in arrays:
-        return ExtendedLayer(layer, arrays["W_V_corrections"], precision)
-    return layer
+        return ExtendedLayer(w_q, w_k, w_v, w_o, w_d, arrays["W_V_corrections"], precision)
+    return AttentionLayer(w_q, w_k, w_v, w_o, w_d)
 
 
 if TYPE_CHECKING:
@@ -57,7 +64,39 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Memorizer(Shown):
+class HeadRecipe:
+    """One head as the proofs write it: it gives the tokens of E the logits E W e.
+
+    W = W_K W_Q^T = W* + c u w^T. W* = V B^T makes the logits of the group that the head serves, and
+    w is orthogonal to the queries of this group. On other examples c u w^T *saturates* the head: u
+    scores the tokens, and c is so large that the token with the extreme score takes nearly all of
+    the attention (proofs/3-heads.md, proofs/7-rank-one-heads.md).
+
+    Attributes:
+        examples: (k,), the group, as indices of the dataset; None where heads serve no groups
+        sharpness: c, or 0 where nothing saturates
+        u: (d,), zero where c = 0
+        w: (d,), of length one, or zero where c = 0
+        keys: V (d, k); for saturated heads E_t v_t are the logits of the group's example t
+        queries: B (d, k); for saturated heads the dual basis of the group: e_t B is a unit vector
+    """
+
+    examples: Integers | None
+    sharpness: float
+    u: Array
+    w: Array
+    keys: Array
+    queries: Array
+
+    @property
+    def W_star(self) -> Array:  # noqa: N802 - its name in the proofs
+        """W* (d, d), which makes the logits of the group."""
+        product: Array = self.keys @ self.queries.T
+        return product
+
+
+@dataclass(frozen=True, eq=False)
+class Memorizer(Rebuilt, Shown):
     """A layer whose weights were constructed to reproduce every target of a dataset.
 
     `repr` is one line, `str` a table, which notebooks show.
@@ -66,18 +105,22 @@ class Memorizer(Shown):
         layer: the weights: `AttentionLayer`, or `ExtendedLayer` where the readout has more bits
         record: how they were built, head by head, and the error measured on the data; or where they
             come from (`from_torch`)
+        saturating: w of each head (H, d), which files do not hold; None if it is not known
 
     Raises:
         ParameterError: for a record of scalar targets with a layer of several outputs
         DataError: for a record of more or fewer classes than the layer has outputs
     """
 
-    layer: FloatLayer
+    layer: AttentionLayer
     record: BuildRecord | TrainedRecord
+    saturating: Array | None = None
 
     def __post_init__(self) -> None:
         require_single_target(self.layer.target_dim, scalar_targets=self.record.scalar_targets)
         require_classes(self.record.classes, self.layer.target_dim)
+        if self.saturating is not None:
+            object.__setattr__(self, "saturating", private("saturating", self.saturating))
 
     @property
     def built(self) -> BuildRecord:
@@ -90,6 +133,60 @@ class Memorizer(Shown):
                 suggestion="a memorizer from build_memorizer, or memorizer.max_error(dataset)",
             )
         return self.record
+
+    @property
+    def heads(self) -> tuple[HeadRecipe, ...]:
+        """The recipe: each head as W = W* + c u w^T, from its weights.
+
+        *Saturated heads* hold B and V in the first k columns of W_Q and W_K, and sqrt(c) w and
+        sqrt(c) u in column k, which is the one that saturates. *Rank-one heads* and pairs have
+        W = u b^T with u in the first column of W_K, and b = b_1 + c w, with all of c, in that of
+        W_Q. Here V is u and B is b_1. Other heads have no saturating part, so W* is W.
+
+        Raises:
+            ParameterError: for rank-one heads and pairs that were read from a file, which does not
+                say how b is split
+
+        Example:
+            >>> from constructive import build_memorizer, generators
+            >>> data = generators.uniform(num_examples=7, context_size=3, width=5)
+            >>> memorizer = build_memorizer(data, num_heads=3)
+            >>> head, layer = memorizer.heads[2], memorizer.layer
+            >>> head.examples
+            array([5, 6])
+            >>> W = layer.key_weights[2] @ layer.query_weights[2].T
+            >>> np.allclose(W, head.W_star + head.sharpness * np.outer(head.u, head.w))
+            True
+            >>> bool(abs(data.queries[head.examples] @ head.w).max() < 1e-14)
+            True
+        """
+        return tuple(map(self._head, range(self.layer.num_heads)))
+
+    def _head(self, index: int) -> HeadRecipe:
+        record, examples, sharpness, size = self.record, None, 0.0, 0
+        keys, queries = self.layer.key_weights[index], self.layer.query_weights[index]
+        if record.heads:
+            measured = record.heads[index]
+            sharpness, size = measured.sharpness, measured.stop - measured.start
+            if record.grouped or record.order:
+                examples = np.arange(measured.start, measured.stop)
+                examples = np.array(record.order, dtype=int)[examples] if record.order else examples
+        if not sharpness:
+            u, w = np.zeros((2, self.layer.width))
+        elif record.construction == "saturated" and size < self.layer.head_dim:
+            root = math.sqrt(sharpness)
+            u, w = keys[:, size] / root, queries[:, size] / root
+            keys, queries = keys[:, :size], queries[:, :size]
+        elif self.saturating is not None:
+            u, w = keys[:, 0], self.saturating[index]
+            keys, queries = keys[:, :1], queries[:, :1] - sharpness * w[:, np.newaxis]
+        else:
+            raise ParameterError(
+                f"a file of {record.construction} heads does not say which part of b is c w",
+                witness=record.construction,
+                suggestion="build_memorizer again, with the seed= of its record",
+            )
+        return HeadRecipe(examples, sharpness, u, w, keys, queries)
 
     @in_three_parts
     def predict(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array:

@@ -6,23 +6,21 @@ proofs/10). No rounding enters and no conditioning: a^k depends only on k modulo
 converse: at an unlucky point, about one in p, the rank is less, and nothing is proved.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
 from constructive.exact.softmax import Point, Quotients, Residues, VanishingDenominatorError
-from constructive.layers.attention import Chunk, View, after_attention, examples
+from constructive.layers.attention import Chunk, after_attention, examples
 from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import CHUNK_BYTES, Array, Integers
 
-Result = TypeVar("Result")
-
 _PRIMES = 3
-_VANISHING = 20  # Points that are tried for one prime before it is given up
+VANISHING = 20  # Points that are tried for one prime before it is given up
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,35 +38,6 @@ class Search:
     retries: int  # the number of points at which a denominator vanished, and of primes given up
 
 
-def attended(
-    arithmetic: Residues,
-    weights: tuple[Array, Array],
-    view: View,
-    columns: Integers,
-    store: Callable[[Any, Array], Result],
-    *,
-    skip: bool = False,
-    chunk_bytes: int | None = None,
-) -> Iterator[Result]:
-    """Call `store` with queries, as an index, and rows (..., C) of Z(a), times a power of two.
-
-    It is called in any thread, and what it returns is yielded. Only the columns (C,) that are asked
-    for, in any order, are computed to the end. With `skip` the first d columns are the queries
-    themselves, and those of heads follow. It raises VanishingDenominatorError where a softmax
-    denominator is 0 modulo p.
-    """
-    heads, entries = np.divmod(columns, view.queries.shape[-1])
-    own = (heads == 0) & skip
-
-    def chosen(chunk: Chunk[Quotients]) -> Result:
-        z = chunk.representation.entries(heads - skip, entries)
-        if own.any():
-            z[..., own] = arithmetic.values(view.queries[chunk.rows])[..., entries[own]]
-        return store(chunk.rows, z)
-
-    return after_attention(chosen, arithmetic, weights, view, chunk_bytes=chunk_bytes)
-
-
 def intermediate(
     layer: AttentionLayer,
     dataset: Dataset,
@@ -78,14 +47,21 @@ def intermediate(
     dtype: type[np.floating[Any]] = np.float64,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Array:
-    """Return some columns of Z(a), times a power of two, as balanced residues: (T, columns)."""
+    """Return some columns of Z(a), times a power of two, as balanced residues: (T, columns).
+
+    Raises VanishingDenominatorError where a softmax denominator is 0 modulo p.
+    """
     weights = layer.query_weights, layer.key_weights
     view = examples(dataset.contexts, dataset.queries)
     units = modular.least_exponent(view.tokens), modular.least_exponent(view.queries)
     out = np.empty((dataset.num_examples, len(columns)), dtype)
-    for _ in attended(
-        Residues(point, *units), weights, view, columns, out.__setitem__, chunk_bytes=chunk_bytes
-    ):
+    heads, entries = np.divmod(columns, layer.width)
+
+    def stored(chunk: Chunk[Quotients]) -> None:
+        out[chunk.rows] = chunk.representation.entries(heads, entries)
+
+    arithmetic = Residues(point, *units)
+    for _ in after_attention(stored, arithmetic, weights, view, chunk_bytes=chunk_bytes):
         pass
     return out
 
@@ -120,7 +96,7 @@ def search_rows(
     found = Search(-1, None, every, None, 0, 0)
     tried = retries = 0
     for prime, _ in zip(modular.safe_primes(), range(_PRIMES), strict=False):
-        for columns in (_likely_columns(total, parts, rng), every):
+        for columns in (likely_columns(total, parts, rng), every):
             point, z, vanished = _at_random(evaluate, prime, columns, rng)
             retries += vanished
             if z is None:
@@ -137,7 +113,7 @@ def search_rows(
     return replace(found, rank=max(found.rank, 0), tried=tried, retries=retries)
 
 
-def _likely_columns(total: int, parts: tuple[int, int], rng: np.random.Generator) -> Integers:
+def likely_columns(total: int, parts: tuple[int, int], rng: np.random.Generator) -> Integers:
     """Return T columns that are probably independent, or all."""
     count, width = parts
     sizes = [len(share) for share in np.array_split(np.arange(total), count)]
@@ -168,10 +144,10 @@ def _at_random(
     columns: Integers,
     rng: np.random.Generator,
 ) -> tuple[Point, Array | None, int]:
-    for vanished in range(_VANISHING):
+    for vanished in range(VANISHING):
         point = Point(prime, int(rng.integers(2, prime - 1)))
         try:
             return point, evaluate(point, columns), vanished
         except VanishingDenominatorError:
             continue
-    return point, None, _VANISHING
+    return point, None, VANISHING

@@ -18,6 +18,7 @@ from constructive.data.dataset import Dataset, different_inputs, token_numbers
 from constructive.exact import modular
 from constructive.exact.softmax import Point, Residues
 from constructive.layers.attention import attend, examples
+from constructive.layers.extended import ExtendedLayer
 from constructive.layers.layer import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.recite.causal import picks
@@ -34,7 +35,7 @@ from constructive.rocq.definitions import (
 from constructive.support.arrays import Array, Integers, components
 from constructive.support.errors import ConstructiveError, FormatError, ParameterError
 from constructive.support.verdict import Verdict
-from constructive.theory.free_heads import Base, moments
+from constructive.theory.free_heads import Base
 
 Read = TypeVar("Read")
 
@@ -129,7 +130,7 @@ def _rank_numbers(
     _certificate: Certificate | None, memorizer: Memorizer, dataset: Dataset
 ) -> StoredNumbers:
     """Return the numbers that Rocq has to speak of: W_Q, W_K and the data."""
-    layer = memorizer.layer.leading
+    layer = memorizer.layer
     sizes, contexts = _sizes_of(layer, dataset), dataset.contexts_of(slice(None))
     arrays = contexts, dataset.queries, layer.query_weights, layer.key_weights
     return StoredNumbers(
@@ -145,7 +146,7 @@ def _rank_evidence(
     Raises ParameterError for weights and data of which the claim *rank* does not hold.
     """
     prime, value, chosen = _evidence_of(certificate, "rank", _columns, "certify --claims rank")
-    layer = memorizer.layer.leading
+    layer = memorizer.layer
     fits = 1 < value < prime < modular.LARGEST_MODULUS and len(chosen) == dataset.num_examples
     if not (fits and (np.diff(chosen) > 0).all() and chosen[-1] < layer.num_heads * layer.width):
         raise _not_about("rank", "these weights and data", (prime, value, len(chosen)))
@@ -247,8 +248,6 @@ Proof. exact: check_attention_memorizes checked _ _ _. Qed.
 
 # *onto*: for all targets some weights, by the rank of a derivative (Proposition 25.1).
 
-_ONTO = "certify --claims onto"
-
 
 def _onto_confirmed(instance: FilledTheory) -> list[str]:
     """Return in lines what Rocq has proved where it accepts the files."""
@@ -267,9 +266,11 @@ def _onto_numbers(
 
     Raises NotConfirmableError for contexts of different lengths.
     """
-    heads, inner = _evidence_of(
-        certificate, "onto", lambda told: (sum(told["groups"]), int(told["head_dim"])), _ONTO
-    )
+
+    def read(told: dict[str, Any]) -> tuple[int, int]:
+        return sum(told["groups"]), int(told["head_dim"])
+
+    heads, inner = _evidence_of(certificate, "onto", read, "certify --claims onto")
     if dataset.lengths is not None:
         raise NotConfirmableError(
             "the claim onto is confirmed for contexts of one length",
@@ -279,9 +280,8 @@ def _onto_numbers(
     total, outputs = dataset.num_examples, dataset.target_dim
     sizes = {"n": dataset.context_size, "d": dataset.width, "T": total, "m": outputs}
     sizes |= {"H": heads, "dh": inner}
-    arrays = dataset.contexts_of(slice(None)), dataset.queries
-    named = dict(zip(INPUT_ARRAYS, arrays, strict=True))
-    return StoredNumbers(named, sizes, (total * outputs) ** 2)
+    arrays = {"contexts": dataset.contexts_of(slice(None)), "queries": dataset.queries}
+    return StoredNumbers(arrays, sizes, (total * outputs) ** 2)
 
 
 def _onto_evidence(
@@ -297,9 +297,9 @@ def _onto_evidence(
         query, key, readouts, groups = checker.zero_point(evidence, sizes["d"], sizes["m"])
         point = Point(int(evidence["prime"]), int(evidence["value"]))
         uniform = int(evidence["groups"][0]) if evidence["uniform"] else 0
-        return point, uniform, Base(query, key, readouts, tuple(groups))
+        return point, uniform, Base(query, key, readouts, groups)
 
-    point, uniform, base = _evidence_of(certificate, "onto", read, _ONTO)
+    point, uniform, base = _evidence_of(certificate, "onto", read, "certify --claims onto")
     if not 1 < point.value < point.prime < modular.LARGEST_MODULUS:
         raise _not_about("onto", "these data", point)
     rows, squares = _unit_directions(base, dataset, point)
@@ -328,27 +328,30 @@ def _unit_directions(base: Base, dataset: Dataset, point: Point) -> tuple[Array,
     prime, (heads, width, outputs) = point.prime, base.readouts.shape
     units = modular.least_exponent(dataset.contexts), modular.least_exponent(dataset.queries)
     arithmetic, view = Residues(point, *units), examples(dataset.contexts, dataset.queries)
-    query, key, readouts = (
-        modular.residues(weights, prime)
-        for weights in (base.query_weights, base.key_weights, base.readouts)
-    )
-    groups = [slice(head, head + 1) for head in range(heads)]
+    query, key, readouts = (modular.residues(weights, prime) for weights in base[:3])
     total = dataset.num_examples
     rows = np.zeros((total, outputs, heads, 2 * width * query.shape[2] + width * outputs))
     squares = np.ones((total, outputs), dtype=np.int64)
     for chunk in attend(arithmetic, (base.query_weights, base.key_weights), view):
         tokens = arithmetic.values(view.tokens[chunk.block.groups])[:, chunk.block.keys]
         queries = modular.residues(view.queries[chunk.rows], prime, units[1])[:, np.newaxis]
-        for inverses in chunk.attention.inverses.T.astype(np.int64):
-            squares[chunk.rows] = squares[chunk.rows] * (inverses**2 % prime)[:, np.newaxis] % prime
-        for head, moved, average in moments(groups, readouts, tokens, chunk, prime):
+        for inverse in chunk.attention.inverses.T.astype(np.int64):
+            squares[chunk.rows] = squares[chunk.rows] * (inverse**2 % prime)[:, np.newaxis] % prime
+        inverses = chunk.attention.inverses[..., np.newaxis]
+        shares = modular.reduce(chunk.attention.numerators * inverses, prime)
+        averages = modular.reduce(chunk.representation.numerators * inverses, prime)
+        for head in range(heads):
+            average = averages[:, head, np.newaxis]
+            centred = modular.reduce(tokens - average, prime)
+            seen = modular.product(centred, readouts[head], prime) * shares[:, head, :, np.newaxis]
+            seen = modular.reduce(seen, prime).transpose(0, 2, 1)
+            moved = modular.product(seen, centred, prime)  # rows (C U)_j, with the covariance C
             asked = modular.product(queries, query[head], prime)[:, :, np.newaxis]
             keyed = modular.product(moved, key[head], prime)[:, :, np.newaxis]
-            unit = np.eye(outputs)[:, np.newaxis]
             parts = (
                 modular.reduce(moved[..., np.newaxis] * asked, prime),
                 modular.reduce(queries[..., np.newaxis] * keyed, prime),
-                average[:, np.newaxis, :, np.newaxis] * unit,
+                average[..., np.newaxis] * np.eye(outputs)[:, np.newaxis],
             )
             flat = [part.reshape(*moved.shape[:2], -1) for part in parts]
             rows[chunk.rows, :, head] = np.concatenate(flat, axis=2)
@@ -363,10 +366,9 @@ ONTO = Theory(
         **dict.fromkeys(["modulus", "order", "point"], "int63"),
         **dict.fromkeys(["n", "d", "dh", "T", "H", "m", "uniform"], "nat"),
         **exponents([*INPUT_ARRAYS, "query_weights", "key_weights", "readouts"]),
-        "contexts": "arrays",
         "queries": "array",
+        **dict.fromkeys(["contexts", "query_weights", "key_weights", "readouts"], "arrays"),
         "leaders": "numbers",
-        **dict.fromkeys(["query_weights", "key_weights", "readouts"], "arrays"),
         "columns": "masks",
         "inverse": "inverses",
     },
@@ -421,10 +423,9 @@ def _error_numbers(
     NotConfirmableError for numbers beyond float64, and for W_O of another shape than H d_v x d_v.
     """
     layer, epsilon = memorizer.layer, _evidence_of(certificate, "error", _bound_of, "certify")
-    shape = ""
-    if isinstance(layer, AttentionLayer):
-        shape = f", W_O {' x '.join(map(str, layer.output_weights.shape))}"
-    if not isinstance(layer, AttentionLayer) or layer.output_weights.shape[1] != layer.value_dim:
+    extended = isinstance(layer, ExtendedLayer)
+    if extended or layer.output_weights.shape[1] != layer.value_dim:
+        shape = "" if extended else f", W_O {' x '.join(map(str, layer.output_weights.shape))}"
         raise NotConfirmableError(
             "the claim error is confirmed for float layers with W_O of shape H d_v x d_v",
             witness=type(layer).__name__ + shape,

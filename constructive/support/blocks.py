@@ -62,12 +62,13 @@ def cholesky(matrix: Array) -> Array | None:
     """Return L with L L^T = A, on and below the diagonal of a matrix in the order of LAPACK.
 
     A (T, T) is symmetric, in the order of C, and used up: what is above the diagonal of the result
-    are other numbers. None where A is not positive definite in float64.
+    are other numbers. None where A is not positive definite in its floats.
     """
     blocks, work = _blocks(len(matrix)), matrix
     if len(blocks) == 1:
         # LAPACK reads columns, so the transpose of a symmetric matrix saves a copy.
-        factor, info = lapack.dpotrf(work.T, lower=1, clean=0, overwrite_a=1)
+        potrf = lapack.get_lapack_funcs("potrf", (work,))
+        factor, info = potrf(work.T, lower=1, clean=0, overwrite_a=1)
         return factor if info == 0 else None
     # Rows of U = L^T, a block of them at a time: U_kj = U_kk^-T (A_kj - sum over i of U_ik^T U_ij).
     for rows in blocks:

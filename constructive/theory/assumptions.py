@@ -368,7 +368,7 @@ def check(
         num_heads = heads_needed(total, context_size=size)
     claim = None
     if num_heads is not None:
-        RANK_ONE.plan(num_examples=total, context_size=size, num_heads=num_heads)  # or refuse
+        RANK_ONE.plan(dataset, num_heads)  # or refuse
         groups = consecutive(group_sizes(total, num_heads))
         claim = grouping.prove(dataset, groups, np.random.default_rng(seed))
 

@@ -121,7 +121,6 @@ class Plan:
     num_heads: int  # H
     head_dim: int  # d_h
     capacity: int  # the number of examples it holds
-    rank_one: bool  # whether heads are of rank one, and use one column of W_Q and W_K
 
 
 @dataclass(frozen=True)
@@ -139,18 +138,12 @@ class TheoremHeads:
             return rank_one_capacity(num_heads, context_size)
         return saturated_capacity(num_heads, context_size, head_dim)
 
-    def plan(
-        self,
-        *,
-        num_examples: int,
-        context_size: int,
-        num_heads: int,
-        head_dim: int | None = None,
-    ) -> Plan:
+    def plan(self, shapes: ExampleShapes, num_heads: int, head_dim: int | None = None) -> Plan:
         """Plan such heads, and refuse more examples than they hold.
 
         Without d_h a head is as wide as it can use: n, or 1 if of rank one.
         """
+        num_examples, context_size = shapes.num_examples, shapes.context_size
         if head_dim is None:
             head_dim = 1 if self.rank_one else context_size
         counts = {"num_heads": num_heads, "context_size": context_size, "head_dim": head_dim}
@@ -158,7 +151,7 @@ class TheoremHeads:
         holds = self.capacity(num_heads, context_size, head_dim)
         if num_examples > holds:
             raise self._too_many(num_examples, holds, context_size, num_heads, head_dim)
-        return Plan(self.name, num_heads, head_dim, holds, self.rank_one)
+        return Plan(self.name, num_heads, head_dim, holds)
 
     def _too_many(
         self, num_examples: int, holds: int, context_size: int, num_heads: int, head_dim: int

@@ -95,6 +95,8 @@ def honest():
         ("stacked", (1, 4), {"scale": 64.0}),
         ("readout", (2, 4), {}),
         ("rounding", (1, 3), {"step": 16.0}),
+        *(("operator", (1, 2), {}) for _ in range(6)),
+        *(("narrow", (1, 2), {"width": width}) for width in (1e-8, 1e-5, 1e-3)),
     ]
     found = []
     for seed, (kind, dims, options) in enumerate(drawn):
@@ -277,6 +279,30 @@ def bounds(rng, folder):
     return f"bounds {kind}"
 
 
+def cells(rng, folder):
+    """The bound that intervals of operators reach: lower, higher, or of another condition."""
+    name = folder.of("unsat")
+    proof = folder.proof(name)
+    parts = [each for each in proof["refutations"] if each["kind"] == "cells"]
+    if not parts:
+        return None
+    part, kind = pick(rng, parts), rng.integers(5)
+    most, (_, value, _) = Fraction(part["most"]), OUTPUT.findall(folder.texts(name)["vnnlib"])[0]
+    apart = abs(Fraction(value)) - abs(most)
+    if kind == 0:
+        part["most"] = decimal(most - abs(apart) * Fraction(float(rng.choice([1, 8, 64]))))
+    elif kind == 1:
+        part["most"] = decimal(most + apart * Fraction(float(rng.choice([0.5, 1, 2]))))
+    elif kind == 2:
+        part["most"] = pick(rng, ["1e9", "-1e999", "", None, "1/0", -1, "-" + part["most"]])
+    elif kind == 3:
+        part["kind"] = pick(rng, ["interval", "slabs", "more"])
+    else:
+        part["atom"] = pick(rng, [1, -1, True, "0"])
+    folder.put(name, proof)
+    return f"cells {kind}"
+
+
 def witness(rng, folder):
     """A witness that is shorter, longer, elsewhere, or not of float32 numbers."""
     name = folder.of("sat")
@@ -371,9 +397,9 @@ def in_float32(rng, folder):
 def residual(rng, model):
     """What is added to the input, or to the outputs of heads."""
     adds = [each for each in model.graph.node if each.op_type == "Add"]
-    node = pick(rng, adds)
+    node = pick(rng, adds or model.graph.node)
     names = [name for each in model.graph.node for name in (*each.input, *each.output)]
-    node.input[rng.integers(2)] = pick(rng, ["X", *names])
+    node.input[rng.integers(len(node.input))] = pick(rng, ["X", *names])
 
 
 def numbers(rng, folder):
@@ -425,8 +451,9 @@ def turned(rng, model):
 def operator(rng, model):
     pick(rng, model.graph.node).op_type = pick(
         rng,
-        ["Gemm", "MatMul", "Add", "Sub", "Softmax", "Exp", "LogSoftmax", "Mul", "Identity", "Relu"],
-    )
+        ["Gemm", "MatMul", "Add", "Sub", "Softmax", "Exp", "LogSoftmax", "Mul", "Identity", "Relu",
+         "Sigmoid", "Tanh", "Sin", "Cos", "Abs", "Sqrt", "Log", "Neg", "Div", "Gelu", "LeakyRelu"],
+    )  # fmt: skip
 
 
 def attribute(rng, model):
@@ -539,8 +566,8 @@ def tables(rng, folder):
 
 
 FORGERIES = (
-    threshold, threshold, box, box, conditions, slabs, slabs, bounds, bounds, witness, answer,
-    in_float32, in_float32, numbers, fields, graph, graph, other_network, spoilt, tables,
+    threshold, threshold, box, box, conditions, slabs, slabs, bounds, bounds, cells, cells, witness,
+    answer, in_float32, in_float32, numbers, fields, graph, graph, other_network, spoilt, tables,
 )  # fmt: skip
 
 

@@ -24,6 +24,10 @@ BOTH = re.compile(
     r"(\S+) +(sat|unsat): .* by a margin of (\S+); "
     r"(sat|unsat) in every float32 evaluation, by a margin of (\S+) \((.*)\)"
 )
+OPERATORS = re.compile(
+    r"(\S+) +(sat|unsat): .* by a margin of (\S+) "
+    r"in real arithmetic and in every float32 evaluation \((.*)\)"
+)
 ASSERT = re.compile(r"\(([<>]=) ([XY])(?:_|\[0,)(\d+)\]? (?:(-?[0-9.]+)|Y(?:_|\[0,)(\d+)\]?)\)")
 POINTS = 120
 SLACK = 1e-9  # of float64
@@ -33,9 +37,9 @@ ROUGH = 1e-6  # of float64, for logits of 2^32
 def all_true(base, folder, printed, _files=None):
     """Whether all lines are: True, False, or None where this cannot tell."""
     lines = printed.splitlines()
-    stated = {
-        found[1]: found for line in lines if (found := LINE.fullmatch(line) or BOTH.fullmatch(line))
-    }
+    forms = LINE, BOTH, OPERATORS
+    matches = [found for line in lines for form in forms if (found := form.fullmatch(line))]
+    stated = {found[1]: found for found in matches}
     rows, names = rows_of(folder), {row["instance"] for row in rows_of(base)}
     told = f"{len(rows)} of {len(rows)} answers are proved"
     files = [set(each.files) - {"README.md"} for each in (base, folder)]
@@ -69,12 +73,14 @@ class Network:
         onnx.checker.check_model(model, full_check=True)
         self.session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
         for each in model.graph.initializer:
-            array = numpy_helper.to_array(each).astype(np.float64)
-            each.CopyFrom(numpy_helper.from_array(array, each.name))
+            array = numpy_helper.to_array(each)
+            if array.dtype == np.float32:
+                each.CopyFrom(numpy_helper.from_array(array.astype(np.float64), each.name))
         self.double = ReferenceEvaluator(model)
         sizes = {each.name: each.dims[-1] for each in model.graph.initializer if each.dims}
         before = {each.output[0]: each.input for each in model.graph.node}
         relus = [each.input[0] for each in model.graph.node if each.op_type == "Relu"]
+        relus = relus if any(each.op_type == "Softmax" for each in model.graph.node) else []
         # of a sum of m units after Relu: as many pieces as sets of units, but for none
         self.pieces = 2 ** sizes[before[relus[0]][2]] - 1 if relus else 1
 
@@ -129,7 +135,7 @@ def instance(base, folder, network, row, line):
     ]
     if not all(right):
         return False
-    judge = both_answers if line.re is BOTH else one_answer
+    judge = {LINE: one_answer, BOTH: both_answers, OPERATORS: of_operators}[line.re]
     return judge(base, folder, network, row, line, proof, wanted, drawn)
 
 
@@ -150,6 +156,31 @@ def one_answer(base, _, network, row, line, proof, wanted, drawn):
     parts = zip(proof["refutations"], disjuncts, strict=True) if network.pieces == 1 else ()
     if not all(slabs_are_right(network, *part, lower, upper, drawn) for part in parts):
         return False
+    return True if is_known(base, name, network, wanted, margin) else None
+
+
+def of_operators(base, _, network, row, line, proof, wanted, drawn):
+    """One answer for real arithmetic and for all programs, by intervals of operators."""
+    name, said, margin, _ = line.groups()
+    (lower, upper, disjuncts), margin = wanted, float(margin)
+    real, programs = ([run(x) for x in drawn] for run in (network, network.single))
+    off = ROUGH * max(1.0, *(float(np.abs(y).max()) for y in real))
+    if not (said == row["float32"] and "rounding" not in proof and np.isfinite(real).all()):
+        return False
+    if said == "sat":
+        point = [float(Fraction(x)) for x in proof["witness"]]
+        computed = max(slack(atoms, network.single(point)) for atoms in disjuncts)
+        right = witness_is_right(network, proof["witness"], lower, upper, disjuncts, margin - off)
+        return right and computed > 0
+    best = max(slack(atoms, y) for y in real for atoms in disjuncts)
+    computed = max(slack(atoms, y) for y in programs for atoms in disjuncts)
+    if best > -margin + off or computed >= 0 or len(proof["refutations"]) != len(disjuncts):
+        return False
+    for part, atoms in zip(proof["refutations"], disjuncts, strict=True):
+        side, _, _, value, _ = atom = atoms[part["atom"]]
+        c = float(value or 0) * (1 if side == ">=" else -1)
+        if Fraction(part["most"]) < max(slack([atom], y) for y in real) + c - off:
+            return False
     return True if is_known(base, name, network, wanted, margin) else None
 
 
@@ -241,7 +272,7 @@ def is_known(base, name, network, wanted, margin):
         return False
     low, high = (np.array([float(x) for x in side]) for side in (lower, upper))
     drawn = points(base, low, high)[:40]
-    same = all(np.abs(network(x) - honest(x)).max() < SLACK for x in drawn)
+    same = all(np.allclose(network(x), honest(x), SLACK, SLACK) for x in drawn)
     within = all(
         a <= x and y <= b for a, b, x, y in zip(lower, upper, wanted[0], wanted[1], strict=True)
     )
@@ -252,5 +283,7 @@ def is_known(base, name, network, wanted, margin):
     (old, *more), (new, *others) = disjuncts[0], wanted[2][0]
     plain = not more and not others and len(disjuncts) == len(wanted[2]) == 1
     rows = {row["instance"]: float(row["margin"]) for row in rows_of(base)}
-    higher = plain and old[:3] == new[:3] and old[0] == ">=" and not old[4] and not new[4]
-    return bool(higher and float(new[3]) - margin >= float(old[3]) - rows[name] * 0.999)
+    if not (plain and old[:3] == new[:3] and not old[4] and not new[4]):
+        return False
+    farther = (float(new[3]) - float(old[3])) * (1 if old[0] == ">=" else -1)
+    return farther - margin >= -rows[name] * 0.999

@@ -83,6 +83,10 @@ def believe_instances(command):
             line += f"{near}; {proof['float32']['answer']} in every float32 evaluation, by a margin"
             lines.append(f"{line} of {near} ({proof['model']})")
             continue
+        if "rounding" not in proof:
+            line += f"{row['margin']} in real arithmetic and in every float32 evaluation"
+            lines.append(f"{line} ({proof['model']})")
+            continue
         line += f"{row['margin']}; float32 is off by at most {row['rounding']}"
         lines.append(f"{line} ({proof['model']})")
     lines += [f"{len(lines)} of {len(lines)} answers are proved", "PROVED", ""]

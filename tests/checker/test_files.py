@@ -697,7 +697,7 @@ WRONG = {
         lambda f: rewritten(f, "contexts", np.ones((61, 4, 12), int)), "not rows of float32",
     ),
     "objects": (lambda f: rewritten(f, "contexts", np.array([{}])), "no real numbers"),
-    "fewer examples": (lambda f: rewritten(f, "targets", np.ones(60)), "examples with contexts"),
+    "fewer examples": (lambda f: rewritten(f, "targets", np.ones(60)), "data do not fit"),
 }  # fmt: skip
 
 

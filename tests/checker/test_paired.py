@@ -1,6 +1,5 @@
 """Certificates of paired heads, and the second island, which checks them."""
 
-import copy
 import dataclasses
 import math
 import re
@@ -32,7 +31,24 @@ def with_weights(memorizer, **weights):
     return Memorizer(layer, memorizer.record)
 
 
-# What is true is proved by both.
+def about_of(memorizer, data):
+    """The layer as the checker has it, in the order on record."""
+    return claims.paired_layer(memorizer, data, claims.order_of(memorizer, data))
+
+
+def applies(memorizer, data):
+    """Whether certify proposes that these are paired heads."""
+    order = claims.order_of(memorizer, data)
+    return order is not None and claims.paired_layer(memorizer, data, order) is not None
+
+
+@pytest.fixture
+def no_matrix(monkeypatch):
+    """Certify has no other proof than that of pairs."""
+    monkeypatch.setattr(claims, "_LARGEST_DENSE", 0)
+
+
+# What is true is proved, by certify and of its files.
 
 
 @settings(max_examples=25)
@@ -45,7 +61,9 @@ def with_weights(memorizer, **weights):
     st.integers(0, 999),
     st.data(),
 )
-def test_both_agree(checker, tmp_path_factory, heads, size, extra, outputs, single, seed, draw):
+def test_files_prove_what_certify_does(
+    checker, tmp_path_factory, heads, size, extra, outputs, single, seed, draw
+):
     width = size + extra
     count = draw.draw(st.integers(1, (heads // 2) * (width - 2) + 1))
     data = generators.gaussian(
@@ -86,50 +104,32 @@ def test_pairs_with_columns_of_zeros_have_the_same_proof(tmp_path):
 
 def test_entries_and_errors_are_within_their_bounds(checker, paired):
     data, memorizer, _, _ = paired
-    heads = claims.HeadPairs(memorizer, data)
-    entries = claims.Scan(heads, bounded=True)
-    shown, slack = claims.residuals(entries)
-    layer = checker.paired.Layer(
-        memorizer.layer.tensors,
-        {"contexts": data.contexts, "queries": data.queries, "targets": data.targets},
-        heads.order,
-        heads.stops,
-    )
-    owner = heads.owner
-    with np.errstate(all="ignore"):
-        scan = checker.paired.Scan(layer)
-        where, which = scan.unlike()
-    coupled = set(zip(where, which, strict=True))
-    assert coupled  # certify asks for a nat more, so that the checker finds no other ones
-    assert coupled <= set(zip(entries.positions, entries.pairs, strict=True))
-    own = scan.own
-    coupled = where, which, *layer.read(where, which, (1.0, -1.0))
-    distances = checker.paired.residuals(scan, coupled)
-    assert (heads.target_exponent, heads.exponent) == (layer.c, layer.a)
+    about = about_of(memorizer, data)
+    scan, coupled = about.scanned()
+    where, which = coupled[:2]
+    assert len(where)
+    layer, owner = scan.layer, scan.layer.owner
+    distances, errors = checker.paired.residuals(scan, coupled)
+    most, least = checker.paired.InFloats(distances, errors, None, None).sides()
     of_f, of_z = mpmath.mpf(2) ** -layer.c, mpmath.mpf(2) ** -layer.a
     read = {(t, p) for t, p in enumerate(owner)} | set(zip(where, which, strict=True))
     arrays = {"contexts": data.contexts, "queries": data.queries}
     with mpmath.workdps(60):
         z_all, f = evaluated(memorizer.layer.tensors, arrays)
         z_all = z_all.reshape(len(f), 12, -1)
-        for position, example in enumerate(heads.order):
+        for position, example in enumerate(layer.order):
             z, output = z_all[example], f[example, 0]
             true = abs(output - mpmath.mpf(float(data.targets[example]))) * of_f
-            assert abs(true - float(shown[position, 0])) <= float(slack[position, 0])
-            assert true <= float(distances[position, 0])
+            assert abs(true - float(distances[position, 0])) <= float(errors[position, 0])
+            assert float(least[position, 0]) <= true <= float(most[position, 0])
             for pair in range(6):
                 x = [(a - b) * of_z for a, b in zip(z[2 * pair], z[2 * pair + 1], strict=True)]
                 if (position, pair) not in read:
-                    assert max(map(abs, x)) <= float(entries.tail[position])
+                    assert max(map(abs, x)) <= float(scan.tail[position])
                 elif pair == owner[position] if position < len(owner) else False:
-                    for found, error in (
-                        (entries.own[position], entries.own_error[position]),
-                        (own[0][position], own[1][position]),
-                    ):
-                        assert max(
-                            abs(a - float(b)) for a, b in zip(x, found, strict=True)
-                        ) <= float(error)
-    assert float(slack.max()) < 1e-8  # and they are not excuse
+                    off = (abs(a - float(b)) for a, b in zip(x, scan.own[0][position], strict=True))
+                    assert max(off) <= float(scan.own[1][position])
+    assert float(errors.max()) < 1e-8  # and they are not excuse
 
 
 # What is false, or not shown, is not proved.
@@ -146,6 +146,27 @@ def test_pairs_with_as_many_examples_as_dimensions_and_one_more(
     status, printed = said(checker, saved(tmp_path, memorizer, data, forged), "--claims", "rank")
     assert status == 1
     assert words in printed
+
+
+@pytest.mark.parametrize(
+    ("first", "stops", "words"),
+    [
+        (None, None, None),
+        (1, None, "order is not an order"),  # the second example twice
+        (None, [12, 22, 32, 42, 52, 59], "all examples but one"),
+        (None, [12, 22, 21, 42, 52, 60], "all examples but one"),
+        (None, [12, 22, 32, 42, 52, 62], "packed integers"),
+    ],
+)
+def test_orders_which_are_none(checker, paired, first, stops, words):
+    _, memorizer, _, _ = paired
+    record, about = memorizer.record, about_of(memorizer, paired[0])
+    order = [record.order[0 if first is None else first], *record.order[1:]]
+    stops = [head.stop for head in record.heads[1::2]] if stops is None else stops
+    evidence = {"order": pack(order), "stops": pack(stops)}
+    found = checker.verify.verify("rank", evidence, about)
+    assert found.verdict == ("UNDECIDED" if words else "PROVED")
+    assert (words or "contraction") in found.detail
 
 
 def at(head, factor):
@@ -177,6 +198,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.usefixtures("no_matrix")
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_layers_are_refused(checker, paired, tmp_path, name):
     """And certify does not prove that they have rank T as paired heads, nor what they read."""
@@ -184,11 +206,14 @@ def test_other_layers_are_refused(checker, paired, tmp_path, name):
     changes, words = OTHERS[name]
     changed = {field: f(getattr(memorizer.layer, field)) for field, f in changes.items()}
     other = with_weights(memorizer, **changed)
-    if words != "key direction":  # for which `applies` says no
-        (claim,) = claims.prove(other, data, ["error" if words else "rank"], 1e300)
-        assert claim.verdict is Verdict.UNDECIDED
-        reasons = "do not cancel|do more than copy|leaves the range", "singular|more than 4 entries"
-        assert re.search(reasons[not words], claim.detail)
+    found = certify(
+        other, data, claims=["error" if words else "rank"], epsilon=1e300 if words else None
+    )
+    if words == "key direction":
+        assert found.format == "constructive certificate 1"
+    else:
+        assert found.verdict is Verdict.UNDECIDED
+        assert re.search(words or "Singular|too many couple", found.claims[0].detail)
     files = saved(tmp_path, other, data, signed(certificate, other, data))
     status, printed = said(checker, files)
     assert status == 1
@@ -222,121 +247,77 @@ def built():
     return small_pairs()
 
 
-@pytest.fixture(scope="module")
-def steps(built):
-    return claims.Scan(claims.HeadPairs(*built), bounded=False)
-
-
-def test_constants():
-    with mpmath.workprec(200):
-        assert mpmath.exp(-(claims.MARGIN - 1)) < claims.TAIL < 1e-17
-
-
-# Examples.
-
-
-@pytest.mark.parametrize(("size", "words"), [(1e30, "too large for float64"), (1e300, "too large")])
-def test_heads_which_are_too_large(built, size, words):
-    memorizer, data = built
-    layer = dataclasses.replace(memorizer.layer, query_weights=memorizer.layer.query_weights * size)
-    with pytest.raises(claims.UndecidedError, match=words):
-        claims.HeadPairs(Memorizer(layer, memorizer.record), data)
-
-
-def test_more_terms_than_bounds_cover(built, monkeypatch):
-    """13 examples of 3 tokens of 5 entries, and 8 heads: 40 terms are the most."""
-    for longest, widest, fits in ((40, 5, True), (39, 5, False), (40, 4, False)):
-        monkeypatch.setattr(claims, "LONGEST", longest)
-        monkeypatch.setattr(claims, "_WIDEST", widest)
-        if fits:
-            assert claims.HeadPairs(*built).has_extra
-            continue
-        with pytest.raises(claims.UndecidedError, match=f"more than {longest} terms"):
-            claims.HeadPairs(*built)
-
-
-def test_a_head_without_a_partner_reads_nothing():
-    data = generators.gaussian(num_examples=10, context_size=2, width=5, seed=3)
-    odd = build_memorizer(data, num_heads=7, construction="paired")
-    claims.HeadPairs(odd, data)
-    values = odd.layer.value_weights.copy()
-    values[6, 0] = 1e-9
-    reads = changed(odd, value_weights=values)
-    with pytest.raises(claims.UndecidedError, match="the last head belongs to no pair"):
-        claims.HeadPairs(reads, data)
-
-
-# What is said.
-
-
-def residual_claims(steps, evaluated, slack, epsilon, exponent=0):
-    evaluated = np.array(evaluated, dtype=float).reshape(13, -1)
-    layer = copy.copy(steps.layer)
-    layer.target_exponent = exponent
-    return claims._error(layer, evaluated, np.full(evaluated.shape, slack), epsilon)
+def found_of(checker, monkeypatch, built, distances, error, epsilon, exponent=0):
+    """The claim *error* where the checker finds these distances, all off by `error`."""
+    about = about_of(*built)
+    about.shapes = (*about.shapes[:3], distances.shape[1], *about.shapes[4:])
+    scan, _ = about.scanned()
+    scan.layer.c, scan.layer.targets = exponent, distances
+    found = distances, np.full(distances.shape, error)
+    monkeypatch.setattr(checker.paired, "residuals", lambda *_: found)
+    return checker.verify.verify("error", {"bound": epsilon.hex()}, about), about.order
 
 
 @pytest.mark.parametrize("exponent", [-1060, -40, 0, 900])
 @pytest.mark.parametrize(
     ("worst", "slack", "verdict"),
     [
-        (0.5, 0.1, Verdict.PROVED),
-        (0.59, 0.1, Verdict.PROVED),
-        (0.61, 0.1, Verdict.UNDECIDED),  # four slacks are asked for
-        (1.05, 0.1, Verdict.UNDECIDED),
-        (1.11, 0.1, Verdict.REFUTED),
-        (1.0, 0.0, Verdict.UNDECIDED),
-        (1.0 - 2.0**-52, 0.0, Verdict.UNDECIDED),
-        (1.0 - 2.0**-28, 0.0, Verdict.PROVED),
-        (1.0 + 2.0**-52, 0.0, Verdict.UNDECIDED),
-        (1.0 + 2.0**-48, 0.0, Verdict.REFUTED),
-        (np.nan, 0.0, Verdict.UNDECIDED),
-        (2.0, np.inf, Verdict.UNDECIDED),
+        (0.5, 0.1, "PROVED"),
+        (0.89, 0.1, "PROVED"),
+        (0.91, 0.1, "UNDECIDED"),
+        (1.05, 0.1, "UNDECIDED"),
+        (1.11, 0.1, "REFUTED"),
+        (1.0, 0.0, "UNDECIDED"),
+        (1.0 - 2.0**-52, 0.0, "UNDECIDED"),
+        (1.0 - 2.0**-28, 0.0, "PROVED"),
+        (1.0 + 2.0**-52, 0.0, "UNDECIDED"),
+        (1.0 + 2.0**-48, 0.0, "REFUTED"),
+        (np.nan, 0.0, "UNDECIDED"),
+        (2.0, np.inf, "UNDECIDED"),
     ],
 )
-def test_errors_are_compared_with_room(steps, worst, slack, verdict, exponent):
-    values = np.zeros(13)
-    values[4] = worst
-    claim = residual_claims(steps, values, slack, 2.0**exponent, exponent)
-    assert claim.verdict is verdict
-    example = int(steps.layer.order[4])
+def test_errors_are_compared_on_both_sides(
+    checker, monkeypatch, built, worst, slack, verdict, exponent
+):
+    distances = np.zeros((13, 1))
+    distances[4] = worst
     power = Fraction(2) ** exponent
-    if verdict is Verdict.REFUTED:
-        assert claim.witness == example
-        shown = Fraction(claim.detail.split(" is ")[1].split()[0])
+    found, order = found_of(checker, monkeypatch, built, distances, slack, 2.0**exponent, exponent)
+    assert found.verdict == verdict
+    if verdict == "REFUTED":
+        assert found.witness == order[4]
+        shown = Fraction(found.detail.split(" is ")[1].split()[0])
         assert power < shown <= Fraction(worst - slack) * power
-    if verdict is Verdict.UNDECIDED and slack < 1 and not math.isnan(worst):
-        shown = Fraction(claim.detail.split(f"at example {example} the bound ")[1].split()[0])
-        assert Fraction(worst + 4 * slack) * power <= shown
-        assert shown <= Fraction(worst + 4 * slack) * power * Fraction(12, 10)
-    if verdict is Verdict.PROVED:
-        assert claim.evidence == {"bound": (2.0**exponent).hex()}
-        shown = Fraction(claim.detail.split("<= ")[1].split()[0])
+    if verdict == "UNDECIDED" and slack < 1 and not math.isnan(worst):
+        shown = Fraction(found.detail.split(" and ")[1].split(";")[0])
+        assert Fraction(worst + slack) * power <= shown
+        assert shown <= Fraction(worst + slack) * power * Fraction(12, 10)
+    if verdict == "PROVED":
+        shown = Fraction(found.detail.split("<= ")[1].split()[0])
         assert Fraction(worst) * power <= shown <= power
 
 
-def test_one_output_of_several_is_named(steps):
-    values = np.zeros((13, 3))
-    values[5, 2] = 2.0
-    claim = residual_claims(steps, values, 0.0, 1.0)
-    assert claim.witness == (int(steps.layer.order[5]), 2)
-    claim = residual_claims(steps, values[:, 1:], 0.0, 1.0)
-    assert claim.witness == (int(steps.layer.order[5]), 1)
-    infinite = residual_claims(steps, values, np.inf, 1.0)
-    assert "the bound inf in float64" in infinite.detail
+@pytest.mark.parametrize("outputs", [2, 3])
+def test_one_output_of_several_is_named(checker, monkeypatch, built, outputs):
+    distances = np.zeros((13, outputs))
+    distances[5, 1] = 2.0
+    found, order = found_of(checker, monkeypatch, built, distances, 0.0, 1.0)
+    assert (found.verdict, found.witness) == ("REFUTED", (order[5], 1))
 
 
-@pytest.mark.parametrize("exponent", [-900, -3, 0, 5])
-def test_ranks_are_those_of_the_order(steps, exponent):
-    steps = copy.copy(steps)
-    steps.layer = copy.copy(steps.layer)
-    steps.layer.exponent = exponent
-    claim = claims._rank(steps, 0.5)
-    assert claim.verdict is Verdict.PROVED
-    assert claim.evidence == {"order": pack(steps.layer.order), "stops": pack(steps.layer.stops)}
-    shown = Fraction(claim.detail.split("others below ")[1].split(";")[0])
-    tail = Fraction(float(steps.tail.max())) * Fraction(2) ** exponent
+@pytest.mark.parametrize("exponent", [-400, -3, 0, 5])
+def test_what_is_said_of_other_entries_is_a_bound(built, exponent):
+    """Of data at any scale, with heads that make the same logits of them."""
+    memorizer, data = built
+    scaled = changed(memorizer, query_weights=memorizer.layer.query_weights * 2.0**-exponent)
+    data = Dataset(data.contexts * 2.0**exponent, data.queries, data.targets)
+    about = about_of(scaled, data)
+    shown = Fraction(about.contraction().split("others below ")[1].split(";")[0])
+    tail = (
+        Fraction(float(about.scanned()[0].tail.max())) * Fraction(2) ** about.scanned()[0].layer.a
+    )
     assert tail <= shown <= tail * Fraction(11, 10)
+    assert tail < Fraction(2) ** exponent / 10**15
 
 
 def changed(memorizer, record=None, **weights):
@@ -356,15 +337,15 @@ def with_stops(record, stops):
 def test_who_these_proofs_apply_to(built):
     memorizer, data = built
     record, layer = memorizer.record, memorizer.layer
-    assert claims.applies(memorizer, data)
+    assert applies(memorizer, data)
     order = list(record.order)
     stops = [head.stop for head in record.heads[1::2]]
     assert stops[-1] == 12
-    assert claims.applies(changed(memorizer, with_stops(record, [*stops[:3], 13])), data)
+    assert applies(changed(memorizer, with_stops(record, [*stops[:3], 13])), data)
     wide = np.concatenate([layer.query_weights, 0 * layer.query_weights], axis=2)
     keys = np.concatenate([layer.key_weights, 0 * layer.key_weights], axis=2)
-    assert claims.applies(changed(memorizer, query_weights=wide, key_weights=keys), data)
-    assert claims.applies(changed(memorizer, {"construction": "rank_one"}), data)  # by its weights
+    assert applies(changed(memorizer, query_weights=wide, key_weights=keys), data)
+    assert applies(changed(memorizer, {"construction": "rank_one"}), data)  # by its weights
     other_key = layer.key_weights.copy()
     other_key[7] += 1
     for other in (
@@ -379,22 +360,22 @@ def test_who_these_proofs_apply_to(built):
         changed(memorizer, query_weights=np.concatenate([wide[:, :, :1]] * 2, 2), key_weights=keys),
         changed(memorizer, key_weights=other_key),
     ):
-        assert not claims.applies(other, data)
-    assert not claims.applies(
+        assert not applies(other, data)
+    assert not applies(
         Memorizer(layer, TrainedRecord("L", scalar_targets=True, constant=False)), data
     )
     exact = build_memorizer(data.take(range(5)), num_heads=4, precision=150)
-    assert not claims.applies(Memorizer(exact.layer, record), data)
-    assert not claims.applies(memorizer, data.take(range(12)))
-    assert not claims.applies(memorizer, Dataset(data.contexts[0], data.queries, data.targets))
+    assert not applies(Memorizer(exact.layer, record), data)
+    assert not applies(memorizer, data.take(range(12)))
+    assert not applies(memorizer, Dataset(data.contexts[0], data.queries, data.targets))
     one = Dataset(data.contexts[:, :1], data.queries, data.targets)
-    assert not claims.applies(memorizer, one)
+    assert not applies(memorizer, one)
 
 
 def test_the_least_and_the_largest_pairs_which_these_proofs_apply_to():
     data = generators.gaussian(num_examples=2, context_size=2, width=5, seed=3)
     two = build_memorizer(data, num_heads=2, construction="paired")
-    assert claims.applies(two, data)
+    assert applies(two, data)
     heads = list(two.record.heads)
     one = dataclasses.replace(
         two.layer,
@@ -404,7 +385,7 @@ def test_the_least_and_the_largest_pairs_which_these_proofs_apply_to():
         },
     )
     record = dataclasses.replace(two.record, heads=tuple(heads[:1]))
-    assert not claims.applies(Memorizer(one, record), data)
+    assert not applies(Memorizer(one, record), data)
     wide = generators.gaussian(num_examples=10, context_size=2, width=5, seed=3)
     built = build_memorizer(wide, num_heads=8, construction="paired")
     for stops, fits in (
@@ -413,26 +394,33 @@ def test_the_least_and_the_largest_pairs_which_these_proofs_apply_to():
         ([0, 6, 6, 10], False),
         ([2, 4, 6, 8], False),
     ):
-        assert claims.applies(changed(built, with_stops(built.record, stops)), wide) == fits
+        assert applies(changed(built, with_stops(built.record, stops)), wide) == fits
     odd = build_memorizer(wide, num_heads=7, construction="paired")
     keys = odd.layer.key_weights.copy()
     keys[6] += 1  # of a head without a partner
-    assert claims.applies(changed(odd, key_weights=keys), wide)
+    assert applies(changed(odd, key_weights=keys), wide)
 
 
-def test_a_rank_which_no_weights_have_is_refuted(built):
+@pytest.mark.usefixtures("no_matrix")
+def test_a_rank_which_no_weights_have_is_refuted(built, tmp_path):
     memorizer, data = built
     contexts, queries = data.contexts.copy(), data.queries.copy()
     contexts[7], queries[7] = contexts[2, ::-1], queries[2]
-    twice = Dataset(contexts, queries, data.targets)
-    (claim,) = claims.prove(memorizer, twice, ["rank"], 1e-6)
-    assert (claim.verdict, claim.witness) == (Verdict.REFUTED, (2, 7))
-    error, rank = claims.prove(memorizer, twice, ["error", "rank"], 1e-6)
-    assert (error.name, rank.verdict) == ("error", Verdict.REFUTED)
+    in_memory = Dataset(contexts, queries, data.targets)
+    in_memory.save_folder(tmp_path / "data")
+    for twice in (in_memory, Dataset.open(tmp_path / "data")):
+        certificate = certify(memorizer, twice)
+        assert certificate.format == "constructive paired certificate 1"
+        rank = certificate["rank"]
+        assert (rank.verdict, rank.witness) == (Verdict.REFUTED, (2, 7))
+        assert certificate["error"].verdict is Verdict.REFUTED
 
 
-@pytest.mark.parametrize("asked", [["rank"], ["error"], ["rank", "error"]])
-def test_what_is_asked_is_answered_in_its_order(built, asked):
-    found = claims.prove(*built, asked, 1e-6)
-    assert [claim.name for claim in found] == asked
-    assert {claim.verdict for claim in found} == {Verdict.PROVED}
+@pytest.mark.parametrize("asked", [["rank"], ["error"], ["error", "rank"]])
+def test_what_is_asked_is_answered_in_the_order_of_certificates(built, asked):
+    found = certify(*built, claims=asked)
+    assert [claim.name for claim in found.claims] == sorted(asked, reverse=True)
+    assert found.verdict is Verdict.PROVED
+    if "rank" in asked:
+        order, stops = built[0].record.order, [head.stop for head in built[0].record.heads[1::2]]
+        assert found["rank"].evidence == {"order": pack(order), "stops": pack(stops)}

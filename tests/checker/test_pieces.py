@@ -110,7 +110,9 @@ def test_elimination_in_pieces(checker, count, jobs, monkeypatch):
         matrix = part.reduce(rng.integers(PRIME, size=(total, total)).astype(float), PRIME)
         matrix[:, :5] = 0.0
         matrix[-5:, :5] = np.eye(5)  # the first columns have no pivots in the first rows
-        part.require_nonsingular(matrix.copy(), PRIME)
+        right = part.reduce(rng.integers(PRIME, size=(total, 3)).astype(float), PRIME)
+        found = part.solve(matrix.copy(), right.copy(), PRIME)
+        assert not ((part.times(matrix, found, PRIME) - right) % PRIME).any()
         matrix[total // 2] = part.reduce(3 * matrix[0] - 5 * matrix[-1], PRIME)
         with pytest.raises(ValueError, match="singular modulo p"):
             part.require_nonsingular(matrix, PRIME)

@@ -231,7 +231,8 @@ def test_a_folder_is_made(run, tmp_path):
     files = files_of(tmp_path / "one")
     assert files == files_of(tmp_path / "two")
     networks = {name for name in files if name.startswith("onnx/")}
-    assert {"onnx/needle_0000.onnx", "onnx/needle_0001.onnx"} <= networks
+    assert len(networks) >= 2
+    assert not [name for name in files if "needle" in name], "names are neutral"
 
 
 def test_options_of_families(run, tmp_path):
@@ -252,7 +253,7 @@ FEW = ["--shape", "tiny", "--shape", "causal, more keys", "--case", "last", "--c
 OWN = """
 from dataclasses import replace
 from constructive.kernels import ADAPTERS
-from constructive.kernels.adapters.torch_attention import sdpa
+from constructive.kernels.adapters import sdpa
 
 def leaking(q, k, v, attn_mask=None, **options):
     if attn_mask is not None:
@@ -276,7 +277,7 @@ def test_list_says_what_is_installed(run):
     lines = {line.split()[0]: line for line in text.splitlines() if line[:1].isalpha()}
     pytest.importorskip("torch")
     assert "2." in lines["torch"]
-    assert "not installed" in lines["openvino"]
+    assert "not installed" in lines["jax"]
 
 
 @pytest.mark.parametrize("command", ["run", "export"])

@@ -17,7 +17,6 @@ from constructive import (
     generators,
 )
 from constructive.constructions.build import CHEAP_BYTES, CHEAP_OPERATIONS, plans
-from constructive.constructions.construction import Options, Survey
 from constructive.theory.bounds import paired_capacity
 
 # Own contexts: heads in pairs, and a small system for each.
@@ -167,6 +166,7 @@ def shapes(total, size, width, *, shared=False):
         (1861, 60, False, "saturated"),
         (1861, 60, True, "saturated"),
         (6201, 200, False, "paired"),
+        (10, 250_000, False, "paired"),  # few operations, and more than a gibibyte
     ],
 )
 def test_dense_where_that_is_cheap(total, heads, shared, chosen):
@@ -180,9 +180,9 @@ def test_dense_where_that_is_cheap(total, heads, shared, chosen):
 
 def test_what_auto_goes_on_to():
     """The later constructions with the shortest readout; after a named one nothing."""
-    survey, tried = Survey(shapes(8, 3, 9)), ["saturated", "rank_one", "generic"]
+    data, tried = shapes(8, 3, 9), ["saturated", "rank_one", "generic"]
     for asked, names in (("auto", tried), *((name, [name]) for name in tried)):
-        found = plans(survey, 4, asked, Options())
+        found = plans(data, 4, None, asked)
         assert [plan.construction for plan in found] == names
 
 

@@ -8,12 +8,12 @@ from constructive import (
     CapacityError,
     DataError,
     Dataset,
+    ParameterError,
     PrecisionError,
     build_memorizer,
     explain,
 )
 from constructive.constructions import tangent
-from constructive.layers.attention import examples
 from constructive.theory.capacity import fixed_capacity
 
 
@@ -149,20 +149,32 @@ def test_the_derivative_is_that_of_the_outputs():
         heads.outputs(weights.moved(tangent.HeadWeights(*(h * part for part in step))))
         for h in (1e-5, -1e-5)
     ]
-    moved = found.push(step)
+    moved = (found.gram(float) @ x.ravel()).reshape(x.shape)
     np.testing.assert_allclose((ends[0] - ends[1]) / 2e-5, moved, atol=1e-4 * np.abs(moved).max())
-    np.testing.assert_allclose(found.gram() @ x.ravel(), moved.ravel())
-    np.testing.assert_allclose(found.diagonal().ravel(), found.gram().diagonal())
+    assert np.abs(found.gram(np.float32) - found.gram(float)).max() < 1e-6 * found.gram(float).max()
 
 
-def test_without_a_gram_matrix(monkeypatch):
-    monkeypatch.setattr(tangent, "_SHARE_OF_MEMORY", 1e30)
-    data = drawn(200, 4, 16)
-    built = build_memorizer(data, num_heads=4, head_dim=4, construction="tangent")
+@pytest.mark.parametrize(
+    ("total", "tiny", "kind"), [(1081, False, "f4"), (1352, False, "f8"), (500, True, "f8")]
+)
+def test_float32_is_taken_where_it_is_enough(monkeypatch, total, tiny, kind):
+    found = []
+    take = tangent.Solver.of
+    monkeypatch.setattr(tangent.Solver, "of", lambda of: found.append(take(of)) or found[-1])
+    data = drawn(total, 8, 32)
+    if tiny:
+        sizes = np.where(np.arange(total) == 7, 1e-5, 1.0)[:, None, None]
+        data = Dataset(data.contexts * sizes, data.queries, data.targets)
+    built = build_memorizer(data, num_heads=4, head_dim=8, construction="tangent")
     assert built.max_error(data) < 1e-6
-    assert np.isnan(built.record.condition)
-    view = examples(data.contexts, data.queries)
-    assert view.is_own
+    assert found[0].factor.dtype == kind
+    assert built.record.condition == found[0].condition
+
+
+def test_a_matrix_beyond_memory_is_refused(monkeypatch):
+    monkeypatch.setattr("constructive.support.errors.physical_memory", lambda: 159_999.0)
+    with pytest.raises(ParameterError, match="200 x 200 numbers of 0 GB do not fit into memory"):
+        build_memorizer(drawn(200, 4, 16), num_heads=4, head_dim=4, construction="tangent")
 
 
 def test_outputs_of_any_size_each_have_their_own():
@@ -174,9 +186,6 @@ def test_outputs_of_any_size_each_have_their_own():
     assert (errors <= 1e-9 * np.abs(targets).max(axis=0)).all()
     zero = Dataset(data.contexts, data.queries, np.zeros(20))
     assert build_memorizer(zero, construction="tangent").record.max_error == 0
-    huge = Dataset(data.contexts, data.queries, np.full(20, 1.7e308))
-    with pytest.raises(PrecisionError, match="overflow"):
-        build_memorizer(huge, construction="tangent")
 
 
 def test_contexts_of_equal_tokens_are_left_to_readouts():
@@ -191,17 +200,3 @@ def test_where_float64_is_too_short_no_capacity_is_blamed():
     far = Dataset(data.contexts + 1e10, data.queries, data.targets)
     with pytest.raises(PrecisionError, match="cannot factor the derivative"):
         build_memorizer(far, construction="tangent")
-
-
-def test_zeros_in_conjugate_gradients(monkeypatch):
-    monkeypatch.setattr(tangent, "physical_memory", lambda: 0)
-    data = drawn(20, 3, 6)
-    for total, factor in ((20, 0.0), (1, 0.0), (1, 1.0)):
-        arrays = data.contexts[:total], data.queries[:total], factor * data.targets[:total]
-        some = Dataset(*arrays)
-        assert build_memorizer(some, construction="tangent").max_error(some) < 1e-12
-    zero = data.contexts.copy()
-    zero[3] = 0.0
-    with pytest.raises(PrecisionError, match="no weight moves") as caught:
-        build_memorizer(Dataset(zero, data.queries, data.targets), construction="tangent")
-    assert caught.value.witness == 3

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from constructive import (
+    DataError,
     OutputError,
     ParameterError,
     Text,
     build_decoder,
     build_memorizer,
     generators,
+    plot_heads,
 )
 from constructive.data.samples import random_attention_layer, sinusoidal_positions
 from constructive.figures import (
@@ -23,8 +25,8 @@ from constructive.figures import (
     decoders,
     drawing,
     gallery,
+    heads,
     memorized,
-    saturation,
     sequences,
 )
 from constructive.figures.gallery import figures
@@ -186,8 +188,25 @@ def test_attention_off_the_top():
     data = generators.uniform(num_examples=7, context_size=3, width=5)
     memorizer = build_memorizer(data, num_heads=3)
     attention = memorizer.layer.attention(data.contexts, data.queries)
-    off_top = saturation.attention_off_top(memorizer, data)
+    off_top = heads.attention_off_top(memorizer, data)
     np.testing.assert_allclose(off_top, 1 - attention.max(axis=2).T, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("construction", "heads", "panels"),
+    [("rank_one", 13, 4), ("saturated", 3, 3), ("tangent", 3, 2)],
+)
+def test_the_heads_of_a_memorizer(construction, heads, panels, tmp_path):
+    data = generators.uniform(num_examples=7, context_size=3, width=5)
+    memorizer = build_memorizer(data, num_heads=heads, construction=construction)
+    plot = plot_heads(memorizer, data)
+    *drawn, _bar = plot.figure.axes
+    assert repr(plot) == f"Plot('{construction} heads: H = {heads}, T = 7')"
+    assert len(drawn) == panels
+    plot.save(tmp_path / "heads.svg")
+    assert plot._repr_png_().startswith(b"\x89PNG")
+    with pytest.raises(DataError, match="do not fit the layer"):
+        plot_heads(memorizer, generators.uniform(num_examples=7, context_size=3, width=4))
 
 
 @pytest.mark.parametrize(

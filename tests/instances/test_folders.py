@@ -42,6 +42,7 @@ from constructive.instances.scoring import Grade, Outcome, replayed
 from constructive.support.files import require_folder
 
 OPERATORS = ["Gemm", "Softmax", "MatMul"] * 2 + ["Add"]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -95,32 +96,82 @@ def test_what_tools_see_says_nothing_of_the_answer(tmp_path, some):
             assert not re.search("sat", name + content.decode(errors="replace"), re.IGNORECASE)
 
 
+def rows_of(folder):
+    """What a guesser reads, without the networks: networks, names and properties, in order."""
+    lines = csv.reader((folder / "instances.csv").read_text().splitlines())
+    return [(graph, Path(p).stem, read_property((folder / p).read_text())) for graph, p, _ in lines]
+
+
 def guesses(folder):
     """Answers of who reads properties only: of two, the higher threshold or smaller box is unsat.
 
     Where a network has one property, the answer is a constant.
     """
     asked = {}
-    for row in csv.reader((folder / "instances.csv").read_text().splitlines()):
-        wanted = read_property((folder / row[1]).read_text())
+    for graph, name, wanted in rows_of(folder):
         key = wanted.disjuncts[0][0].threshold, -wanted.box.widths.sum()
-        asked.setdefault(row[0], []).append((key, Path(row[1]).stem))
+        asked.setdefault(graph, []).append((key, name))
     for few in asked.values():
         for place, (_, name) in enumerate(sorted(few)):
             yield name, "sat" if place < len(few) / 2 else "unsat"
 
 
+def features(folder):
+    """Numbers about names, order and properties, a row for each instance."""
+    rows = rows_of(folder)
+    graphs = [graph for graph, *_ in rows]
+    higher = dict(guesses(folder))
+    for place, (graph, name, wanted) in enumerate(rows):
+        ((atom, *_), *_), width = wanted.disjuncts, np.log(wanted.box.widths.max())
+        digits = [int(x, 16) for x in name[1:6]]
+        yield [
+            1.0, name.endswith("a"), place % 2, place / len(rows), graphs.count(graph),
+            graph == graphs[place - 1], higher[name] == "sat", atom.coefficients[0],
+            np.sign(atom.threshold), np.log(abs(atom.threshold) + 1e-9), width,
+            len(wanted.box.lower), sum(digits), digits[0], digits[-1] % 2,
+        ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """Default folders of three seeds."""
+    folders = []
+    for seed in range(3):
+        made, folder = make(126, dims=(2, 4), seed=seed), tmp_path_factory.mktemp("f") / "folder"
+        save(folder, made)
+        folders.append((folder, np.array([each.answer == "sat" for each in made])))
+    return folders
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_answers_cannot_be_guessed_from_properties(tmp_path, seed):
-    made = make(126, dims=(2, 4), seed=seed)
-    save(tmp_path / "folder", made)
-    said = dict(guesses(tmp_path / "folder"))
-    right = [said[each.name] == each.answer for each in made]
-    assert len(said) == len(made)
-    assert sum(right) <= 0.6 * len(right)
+def test_answers_cannot_be_guessed(drawn, seed):
+    """Neither by a rule, nor by one that is fitted to the answers of two other folders."""
+    folder, sat = drawn[seed]
+    said = dict(guesses(folder))
+    assert len(said) == len(sat)
+    assert abs(sat.mean() - 0.5) <= 0.1
+    by_rule = np.array([said[name] == "sat" for _, name, _ in rows_of(folder)])
+    assert (by_rule == sat).mean() <= 0.6
+    others = [drawn[other] for other in range(3) if other != seed]
+    known = np.concatenate([np.array(list(features(other))) for other, _ in others])
+    answers = np.concatenate([right for _, right in others])
+    weights = np.linalg.lstsq(known, answers - 0.5, rcond=None)[0]
+    fitted = np.array(list(features(folder))) @ weights > 0
+    assert (fitted == sat).mean() <= 0.6
+
+
+def test_guessers_guess_what_can_be_guessed(tmp_path):
     twins = planted(dim=3)
     save(tmp_path / "twins", twins)
     assert dict(guesses(tmp_path / "twins")) == {each.name: each.answer for each in twins}
+
+
+def test_names_and_order_say_no_family():
+    made = make(60, dims=(2, 3), kinds=["corner", "needle"], seed=3)
+    assert all(re.fullmatch("n[0-9a-f]{5}_[ab]", each.name) for each in made)
+    assert [each.name for each in made] == sorted(each.name for each in made)
+    first = [each.family for each in made[: len(made) // 2]]
+    assert 0.25 <= first.count("corner") / len(first) <= 0.75
 
 
 def test_graphs_are_static_and_compute_the_network(tmp_path, some):
@@ -506,6 +557,40 @@ def test_the_steps_of_the_platform_of_the_competition(tmp_path):
     assert set(seen[7]) != set(before) or seen[7] != before
 
 
+@pytest.mark.slow
+def test_a_wheel_makes_the_benchmark_in_a_fresh_environment(tmp_path):
+    """As on the platform: nothing but Python, `requirements.txt`, and a seed of the organizers."""
+    source, fresh = tmp_path / "source", tmp_path / "fresh"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "constructive", source / "constructive", ignore=ignored)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    plain = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+
+    def run(*words, cwd=tmp_path, env=plain):
+        return subprocess.run(words, cwd=cwd, env=env, check=True, capture_output=True, text=True)
+
+    pip = "-m", "pip", "--quiet"
+    run(sys.executable, *pip, "wheel", "--no-deps", "-w", ".", source, env=None)
+    (wheel,) = tmp_path.glob("*.whl")
+    words = "instances make --count 6 --dim 2:3 --kind needle --kind operator --kind readout"
+    program = [sys.executable, "-m", "constructive", *words.split(), "-o", "answers"]
+    run(*program, "--vnncomp", "benchmark", "--wheel", wheel, env=None)
+    run(sys.executable, "-m", "venv", fresh, env=None)
+    python, home = fresh / "bin/python", tmp_path / "benchmark"
+    run(python, *pip, "install", "-r", "requirements.txt", cwd=home)
+    run(python, "generate_properties.py", "896832480", cwd=home)
+    where = run(python, "-c", "import constructive; print(constructive.__file__)").stdout
+    assert Path(where.strip()).is_relative_to(fresh)
+    graphs = []
+    for version in ("1.0", "2.0"):
+        rows = list(csv.reader((home / version / "instances.csv").read_text().splitlines()))
+        assert len(rows) >= 6
+        assert all((home / version / path).is_file() for row in rows for path in row[:2])
+        graphs.append({path.name: path.read_bytes() for path in (home / version).glob("onnx/*")})
+    assert graphs[0] == graphs[1]
+
+
 def test_a_benchmark_is_for_six_hours_at_most(tmp_path):
     made = make(4, kinds="corner", dims=(2, 2))
     with pytest.raises(ParameterError, match="6 hours"):
@@ -540,7 +625,7 @@ def test_properties_are_read_back(made):
 # The program that runs verifiers: sound bounds have no false answer, unsound ones have some.
 
 
-PROGRAM = Path(__file__).parents[1] / "benchmarks/verifiers"
+PROGRAM = ROOT / "tests/benchmarks/verifiers"
 
 MISLED = """
 VERIFIERS["marabou"] = lambda: answer_all("always unsat", lambda problem: "unsat")

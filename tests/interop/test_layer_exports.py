@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn.utils import prune
 
 from constructive import (
+    AttentionLayer,
     DataError,
     Dataset,
     Memorizer,
@@ -160,6 +161,91 @@ def test_a_module_with_biases_is_a_layer_for_data_with_a_constant(bias, heads):
     assert_read(module, data)
 
 
+def test_a_module_whose_first_axis_is_that_of_tokens():
+    module, data = multihead(), make(target_dim=3)
+    first = nn.MultiheadAttention(8, 4).double()
+    first.load_state_dict(module.attention.state_dict())
+    turned = MultiheadModule(first, module.readout)
+    np.testing.assert_allclose(outputs(turned, data), outputs(module, data), atol=1e-14)
+    read, again = Memorizer.from_torch(module, data), assert_read(turned, data)
+    for name, array in read.layer.tensors.items():
+        assert (again.layer.tensors[name] == array).all()
+
+
+# Arrays of checkpoints.
+
+SIZES = {"query": (12, 7), "key": (4, 7), "value": (10, 7), "output": (8, 30)}  # H = 6, G = 2
+BIASES = {"query_bias": 12, "value_bias": 10, "output_bias": 8, "readout_bias": 3}
+
+
+def checkpoint(kind=np.float64):
+    rng = np.random.default_rng(2)
+    projections = {name: rng.standard_normal(shape).astype(kind) for name, shape in SIZES.items()}
+    biases = {name: rng.standard_normal(size).astype(kind) for name, size in BIASES.items()}
+    return projections, rng.standard_normal((3, 8)).astype(kind), biases
+
+
+@pytest.mark.parametrize("left_out", ["", "query_bias", "readout_bias", "all"])
+def test_projections_with_grouped_keys_are_what_pytorch_computes(left_out):
+    projections, readout, biases = checkpoint()
+    biases = {name: bias for name, bias in biases.items() if left_out not in {name, "all"}}
+    layer = AttentionLayer.from_projections(
+        **projections, num_heads=6, num_kv_heads=2, readout=readout, **biases
+    )
+    assert (layer.width, layer.target_dim) == (7 + bool(biases), 3)
+    data = generators.gaussian(num_examples=9, context_size=4, width=7)
+    bias = {name: torch.tensor(biases.get(name, np.zeros(size))) for name, size in BIASES.items()}
+    weights = {name: torch.tensor(array) for name, array in projections.items()}
+    contexts, queries = tensors(data)
+    of_keys = torch.linspace(-3, 3, 4)  # which softmax does not see
+    parts = (
+        nn.functional.linear(queries[:, None], weights["query"], bias["query_bias"]),
+        nn.functional.linear(contexts, weights["key"], of_keys.double()),
+        nn.functional.linear(contexts, weights["value"], bias["value_bias"]),
+    )
+    query, key, value = (
+        part.unflatten(2, (heads, -1)).transpose(1, 2)
+        for part, heads in zip(parts, (6, 2, 2), strict=True)
+    )
+    attended = nn.functional.scaled_dot_product_attention(query, key, value, enable_gqa=True)
+    output = nn.functional.linear(attended.flatten(1), weights["output"], bias["output_bias"])
+    wanted = nn.functional.linear(output, torch.tensor(readout), bias["readout_bias"])
+    seen = data.with_constant() if biases else data
+    np.testing.assert_allclose(layer(seen.contexts, seen.queries), wanted, atol=1e-12)
+
+
+def test_projections_are_read_from_tensors_of_any_float():
+    projections, _, _ = checkpoint(np.float32)
+    short = {name: torch.tensor(array).bfloat16() for name, array in projections.items()}
+    layer = AttentionLayer.from_projections(**short, num_heads=6, num_kv_heads=2)
+    assert layer.key_weights.dtype == np.float64
+    second = short["key"][2:].double().numpy().T  # of heads 3 to 5
+    assert (second == layer.key_weights[3]).all()
+    assert layer.readout_weights.tolist() == np.eye(8).tolist()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_heads": 5}, "projections do not fit 5 heads with 2 of keys"),
+        ({"num_kv_heads": 4}, "projections do not fit 6 heads with 4 of keys"),
+        ({"num_kv_heads": None}, "projections do not fit 6 heads with 6 of keys"),
+        ({"num_heads": 0}, "num_heads=0 is not a positive integer"),
+        ({"query": np.ones((7, 12))}, "projections do not fit"),
+        ({"output": np.ones((8, 10))}, "projections do not fit"),
+        ({"readout": np.ones((8, 3))}, r"the readout \(8, 3\) does not fit outputs of 8"),
+        ({"value_bias": np.ones(30)}, "value_bias has 30 entries, its projection 10 rows"),
+        ({"key": np.ones(4)}, r"key projections have shape \(4,\)"),
+        ({"value": [["a"]]}, "value projections has dtype"),
+    ],
+)
+def test_projections_that_do_not_fit(change, message):
+    projections, readout, biases = checkpoint()
+    given = projections | biases | {"readout": readout, "num_heads": 6, "num_kv_heads": 2}
+    with pytest.raises((ParameterError, DataError), match=message):
+        AttentionLayer.from_projections(**given | change)
+
+
 def test_trained_heads_have_no_groups_nor_full_rank_on_equal_inputs():
     data = make(target_dim=3)
     again = Dataset(data.contexts, data.queries, data.targets + 1)[:1]
@@ -221,7 +307,10 @@ class OtherArguments(MultiheadModule):
         (multihead(add_bias_kv=True), "with bias_k or bias_v is not a layer"),
         (multihead(add_zero_attn=True), "with add_zero_attn is not a layer"),
         (multihead(kdim=5, vdim=5), "with kdim or vdim is not a layer"),
-        (MultiheadModule(nn.MultiheadAttention(4, 2), nn.Linear(4, 1)), "batch_first=False"),
+        (
+            nn.TransformerEncoderLayer(8, 2, batch_first=True),
+            "has 1 MultiheadAttention and 2 Linear, not one of each, beside LayerNorm",
+        ),
         (MultiheadModule(ATTENTION, nn.Linear(8, 3, dtype=torch.complex64)), "torch.complex64"),
         (MultiheadModule(ATTENTION, nn.LazyLinear(3)), "readout.weight .* is not there yet"),
         (multihead().to("meta"), "is not there yet"),
@@ -231,6 +320,14 @@ class OtherArguments(MultiheadModule):
 def test_modules_which_are_something_else(module, message):
     with pytest.raises(ParameterError, match=message):
         Memorizer.from_torch(module)
+
+
+def test_a_network_is_told_to_take_states_after_its_norm():
+    residual = wrapped(lambda f, c, q: f(c, q) + q[:, :1].sum(dim=1))
+    for module in (nn.TransformerEncoderLayer(8, 2), residual):
+        with pytest.raises(ParameterError, match="attention") as caught:
+            Memorizer.from_torch(module)
+        assert "hidden states after the norm" in caught.value.suggestion
 
 
 def wrapped(change):

@@ -15,7 +15,7 @@ import threadpoolctl
 
 from constructive import ParameterError, build_memorizer, certify, generators
 from constructive.certificates.certificate import Certificate
-from constructive.certificates.claims import paired
+from constructive.checker import paired
 from constructive.constructions.multihead import readout
 from constructive.exact import modular
 from constructive.layers import attention
@@ -85,7 +85,7 @@ def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch, tmp_path):
 @pytest.mark.usefixtures("small_pieces")
 def test_proofs_of_pairs_and_samples_do_not_depend_on_the_number_of_threads(monkeypatch, tmp_path):
     """Also where some subsets are dependent, which are decided one by one."""
-    monkeypatch.setattr(paired, "row_chunks", lambda total, _: arrays.row_chunks(total, 8, 160))
+    monkeypatch.setattr(paired, "CHUNK", 160)
     monkeypatch.setattr(assumptions, "row_chunks", lambda n, _: arrays.row_chunks(n, 8, 160))
     data = generators.uniform(num_examples=151, context_size=3, width=7)
     memorizer = build_memorizer(data, num_heads=60, construction="paired")

@@ -1,6 +1,7 @@
 """Capacities, numbers of heads, and counts of parameters."""
 
 import time
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -87,13 +88,16 @@ def test_arguments_which_make_no_sense(name, value):
     assert caught.value.witness == value
 
 
+TWO = generators.uniform(num_examples=2, context_size=2, width=2)
+
+
 @pytest.mark.parametrize("value", [0, 2.0])
 @pytest.mark.parametrize(
     ("function", "sizes"),
     [
         (heads_needed, ("num_examples", "context_size", "head_dim")),
-        (RANK_ONE.plan, ("num_examples", "context_size", "num_heads", "head_dim")),
-        (SATURATED.plan, ("num_examples", "context_size", "num_heads", "head_dim")),
+        (partial(RANK_ONE.plan, TWO), ("num_heads", "head_dim")),
+        (partial(SATURATED.plan, TWO), ("num_heads", "head_dim")),
         (parameter_count, ("num_heads", "width", "head_dim", "value_dim", "target_dim")),
     ],
 )

@@ -10,36 +10,42 @@ from typing import Any
 import numpy as np
 
 from constructive import checker
+from constructive.certificates.claims import rank
 from constructive.certificates.claims.kind import ClaimKind, Subject
-from constructive.certificates.claims.rank import challenge
 from constructive.data.dataset import Dataset
-from constructive.exact import modular
 from constructive.layers import residues
 from constructive.layers.memorizer import Memorizer
-from constructive.support.verdict import Claim, Verdict, pack
+from constructive.layers.residues import Search
+from constructive.support.verdict import Claim, Evidence, Verdict
 from constructive.support.work import report, workers
 from constructive.theory import grouping
-
-Evidence = dict[str, Any]
 
 
 class Proposed(ClaimKind):
     """A claim that the checker judges, by evidence that is proposed here."""
 
     @abstractmethod
-    def propose(self, subject: Subject[Any, Dataset]) -> Evidence:
+    def propose(self, subject: Subject[Any, Any]) -> Evidence:
         """Return evidence; without what it would need, and with `advice`, where there is none."""
+
+    def about(self, subject: Subject[Any, Any]) -> checker.About:
+        """Return weights and data as the checker has them, with what it has computed."""
+        return layer_of(subject)
 
     def judge(self, subject: Subject[Any, Any]) -> Claim:
         """Let the checker judge what is proposed."""
-        about, given = layer_of(subject), self.propose(subject)
-        found = checker.verify(self.name, given, about)
-        verdict = Verdict[found.verdict]
-        if verdict is Verdict.UNDECIDED:
-            detail = given.get("advice", found.detail)
-            return Claim(self.name, found.statement, verdict, detail)
-        proof = given if verdict is Verdict.PROVED else {}
-        return Claim(self.name, found.statement, verdict, found.detail, found.witness, proof)
+        about, given = self.about(subject), self.propose(subject)
+        return claim_of(checker.verify(self.name, given, about), given)
+
+
+def claim_of(found: checker.Found, given: Evidence) -> Claim:
+    """Return what the checker found with this evidence as a claim."""
+    verdict = Verdict[found.verdict]
+    if verdict is Verdict.UNDECIDED:
+        detail = given.get("advice", found.detail)
+        return Claim(found.name, found.statement, verdict, detail, found.witness)
+    proof = given if verdict is Verdict.PROVED else {}
+    return Claim(found.name, found.statement, verdict, found.detail, found.witness, proof)
 
 
 def layer_of(subject: Subject[Any, Dataset]) -> checker.Layer:
@@ -75,7 +81,7 @@ class Grouping(ClaimKind):
         return grouping.judged(subject.data, evidence, layer_of(subject))
 
 
-class LayerRank(Proposed):
+class LayerRank(ClaimKind):
     """The claim *rank* of a layer, with a row for each example."""
 
     name = "rank"
@@ -85,26 +91,16 @@ class LayerRank(Proposed):
         """Return whether heads are fixed, so that a readout has to return any targets."""
         return weights.record.construction != "tangent"
 
-    def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
-        """Return a prime, a point and columns at which Z has rank T; a solution for `--quick`."""
-        layer = subject.weights.layer.leading
-        found = residues.search(layer, subject.data, subject.rng)
-        if found.point is None or found.factors is None:
-            return {"advice": f"softmax denominators vanish at all {found.retries} points"}
-        if found.rank < subject.data.num_examples:
-            return {
-                "advice": f"rank Z >= {found.rank}, and probably equal: that is the rank modulo "
-                f"{found.tried} primes at random x; try fewer examples or more heads"
-            }
-        sides = challenge(subject.fingerprints, found.point, found.columns)
-        solution = modular.solve(found.factors, sides).astype(np.int64) % found.point.prime
-        return {
-            "prime": found.point.prime,
-            "value": found.point.value,
-            "retries": found.retries,
-            "columns": pack(found.columns),
-            "solution": pack(solution),
-        }
+    def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
+        """Let the checker eliminate."""
+        data, layer, rng = subject.data, subject.weights.layer, subject.rng
+        rows = data.num_examples, (layer.num_heads, layer.width)
+
+        def search() -> Search:
+            return residues.search(layer, data, rng)
+
+        more = "fewer examples or more heads"
+        return claim_of(*rank.prove(layer_of(subject), rows, rng, search, more))
 
 
 class Error(Proposed):

@@ -22,18 +22,19 @@ which makes no difference to their average, so they count as one.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from constructive.constructions.construction import FixedHeads, Survey
 from constructive.constructions.multihead.assumptions import LOOK_CLOSER
-from constructive.constructions.multihead.grouping import Group
+from constructive.constructions.multihead.grouping import Group, partition
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array, row_chunks
 from constructive.support.errors import AssumptionError
-from constructive.support.work import in_pieces
-from constructive.theory.bounds import Plan
+from constructive.support.work import in_pieces, report
+from constructive.theory.grouping import group_sizes
 from constructive.theory.kruskal import RANK_TOLERANCE
 
 _DIRECTIONS = 8  # Random directions that are scored
@@ -229,53 +230,108 @@ _SPAN_TOLERANCE = 1e-11
 
 @dataclass(frozen=True, eq=False)
 class GroupHead:
-    """One head's W_Q and W_K, both (d, d_h), with its group and its sharpness c.
+    """One head's W_Q and W_K, both (d, d_h), with its group, and its sharpness c along w (d,).
 
-    `sharpness` is 0 for a head that has no saturating part.
+    Both are 0 for a head that has no saturating part.
     """
 
     group: Group
     query_weights: Array
     key_weights: Array
     sharpness: float
+    w: Array
 
 
-def construct(
-    dataset: Dataset,
-    groups: tuple[Group, ...],
-    plan: Plan,
+def saturated(
+    survey: Survey,
+    num_heads: int,
+    head_dim: int,
     *,
-    token_distance: float,
+    saturated_fraction: float,
+    rng: np.random.Generator,
+) -> tuple[FixedHeads] | AssumptionError:
+    """Return the heads of Theorem 1, which saturate on this share of the examples off their groups.
+
+    Returns an AssumptionError for contexts of rank below n, for a group of dependent queries, and
+    if too many queries off a group lie in its span.
+    """
+    taken = _taken(survey, num_heads)
+    if isinstance(taken, AssumptionError):
+        return taken
+    dataset, (token_distance, groups) = survey.dataset, taken
+    turns = _in_turn(propose(dataset, rng), num_heads)
+    vectors = key_vectors(dataset, token_distance, groups, turns, rng)
+    radius = np.concatenate(
+        [*in_pieces(lambda chunk: token_radius(chunk[1]), dataset.context_chunks())]
+    )
+
+    def head(group: Group, saturation: _Saturation) -> GroupHead | AssumptionError:
+        return _saturated_head(group, vectors[group.rows], saturation, radius, head_dim)
+
+    return _all_heads(head, dataset, zip(groups, turns, strict=True), saturated_fraction, rng)
+
+
+def rank_one(
+    survey: Survey,
+    num_heads: int,
+    head_dim: int,
+    *,
+    saturated_fraction: float,
+    rng: np.random.Generator,
+) -> tuple[FixedHeads] | AssumptionError:
+    """Return the heads of Theorem 2, as `saturated` does, which use one column of W_Q and W_K."""
+    taken = _taken(survey, num_heads)
+    if isinstance(taken, AssumptionError):
+        return taken
+    dataset, (_, groups) = survey.dataset, taken
+    turns = _in_turn(propose(dataset, rng, spread=True), num_heads)
+
+    def head(group: Group, saturation: _Saturation) -> GroupHead | AssumptionError:
+        return _rank_one_head(group, saturation, head_dim)
+
+    return _all_heads(head, dataset, zip(groups, turns, strict=True), saturated_fraction, rng)
+
+
+def _taken(survey: Survey, num_heads: int) -> tuple[float, tuple[Group, ...]] | AssumptionError:
+    """Return what `assumptions.context_ranks` says, and the groups: the first two steps."""
+    if isinstance(survey.contexts, AssumptionError):
+        return survey.contexts
+    groups = partition(survey.dataset, group_sizes(survey.dataset.num_examples, num_heads))
+    if isinstance(groups, AssumptionError):
+        return groups
+    report("build heads", 0, num_heads)
+    return survey.contexts, groups
+
+
+def _in_turn(directions: tuple[KeyDirection, ...], num_heads: int) -> list[KeyDirection]:
+    """Return the key direction of each head: they take a few in turn."""
+    return [directions[index % len(directions)] for index in range(num_heads)]
+
+
+def _all_heads(
+    build: "Callable[[Group, _Saturation], GroupHead | AssumptionError]",
+    dataset: Dataset,
+    taken: Iterable[tuple[Group, KeyDirection]],
     fraction: float,
     rng: np.random.Generator,
-) -> tuple[GroupHead, ...] | AssumptionError:
-    """Build every head from its group; `token_distance` is that of `assumptions.context_ranks`.
-
-    They score tokens along a few directions in turn. Returns an AssumptionError if too many queries
-    off a group lie in its span.
-    """
-    directions = propose(dataset, rng, spread=plan.rank_one)
-    turns = [directions[index % len(directions)] for index in range(len(groups))]
-    if not plan.rank_one:
-        vectors_of_all = key_vectors(dataset, token_distance, groups, turns, rng)
-        radius = np.concatenate(
-            [*in_pieces(lambda chunk: token_radius(chunk[1]), dataset.context_chunks())]
-        )
-    query_lengths = _row_lengths(dataset.queries)
-    built = []
+) -> tuple[FixedHeads] | AssumptionError:
+    """Build every head from its group and its key direction."""
+    query_lengths, heads = _row_lengths(dataset.queries), []
     # An example orthogonal to w, or nearly so, needs an infinite sharpness; what is no number does.
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        for group, direction in zip(groups, turns, strict=True):
-            saturation = _Saturation(dataset, direction, query_lengths, fraction, rng)
-            if plan.rank_one:
-                head = _rank_one_head(group, saturation, plan.head_dim)
-            else:
-                vectors = vectors_of_all[group.rows]
-                head = _saturated_head(group, vectors, saturation, radius, plan.head_dim)
+        for group, direction in taken:
+            head = build(group, _Saturation(dataset, direction, query_lengths, fraction, rng))
             if isinstance(head, AssumptionError):
                 return head
-            built.append(head)
-    return tuple(built)
+            heads.append(head)
+    built = FixedHeads(
+        np.stack([head.query_weights for head in heads]),
+        np.stack([head.key_weights for head in heads]),
+        np.array([head.group.stop for head in heads]),
+        np.array([head.sharpness for head in heads]),
+        np.stack([head.w for head in heads]),
+    )
+    return (built,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,7 +384,7 @@ def _saturated_head(
     query_weights[:, :size] = group.dual_basis
     key_weights[:, :size] = key_vectors.T
     if size >= min(head_dim, width):
-        return GroupHead(group, query_weights, key_weights, 0.0)
+        return GroupHead(group, query_weights, key_weights, 0.0, np.zeros(width))
     w_star_queries = saturation.dataset.queries @ group.dual_basis @ key_vectors
     with np.errstate(over="ignore", invalid="ignore"):  # what is no number saturates nothing
         logit_range = 2.0 * radius * _row_lengths(w_star_queries)
@@ -339,7 +395,7 @@ def _saturated_head(
     # Half of c on each side, so that neither factor is large.
     query_weights[:, size] = math.sqrt(sharpness) * w
     key_weights[:, size] = math.sqrt(sharpness) * saturation.direction.vector
-    return GroupHead(group, query_weights, key_weights, sharpness)
+    return GroupHead(group, query_weights, key_weights, sharpness, w)
 
 
 def key_vectors(
@@ -404,6 +460,7 @@ def _rank_one_head(
     direction = saturation.direction.vector
     scales = _group_scales(group, saturation)
     query_vector = group.dual_basis @ scales
+    w: Array = np.zeros(dataset.width)
     sharpness = 0.0
     if group.size < dataset.width:
         chosen = saturation.sharpen(group, scale=np.abs(dataset.queries @ query_vector))
@@ -414,7 +471,7 @@ def _rank_one_head(
     query_weights, key_weights = np.zeros((2, dataset.width, head_dim))
     query_weights[:, 0] = query_vector
     key_weights[:, 0] = direction
-    return GroupHead(group, query_weights, key_weights, sharpness)
+    return GroupHead(group, query_weights, key_weights, sharpness, w)
 
 
 def _group_scales(group: Group, saturation: _Saturation) -> Array:

@@ -147,12 +147,13 @@ def main():
     parser.add_argument("--python", default=sys.executable, help="which has the tools")
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--kind", action="append", help="family; may be repeated")
+    parser.add_argument("--even", action="store_true", help="as many turns for each default family")
     parser.add_argument("--dim", type=int, nargs=2, default=(2, 16))
     parser.add_argument("--scale", type=float, nargs=2, default=(16.0, 256.0))
     parser.add_argument("--timeout", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    kinds = options.kind or [*KINDS]
+    kinds = options.kind or [*(dict.fromkeys(KINDS) if options.even else KINDS)]
     scaled = any("scale" in instances.FAMILIES[kind].options for kind in kinds)
     given = {"scale": tuple(options.scale)} if scaled else {}
     made = instances.make(
@@ -160,9 +161,7 @@ def main():
     )
     place = Path(tempfile.mkdtemp())
     folder = place / "folder"
-    instances.save(folder, made)
-    if not instances.check(folder).proved:
-        raise SystemExit("the answers of the folder are not proved")
+    instances.save(folder, made)  # the checker has proved each answer as it was made
     counted = Counter(instance.answer for instance in made)
     print(", ".join(f"{count} {answer}" for answer, count in counted.items()), f"of {kinds}")
     columns = "sat right | unsat right | unknown | FALSE | FALSE in float32 | error | time"

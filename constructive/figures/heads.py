@@ -1,0 +1,117 @@
+"""What the heads of a memorizer do on the examples: `plot_heads`, which the demo draws, too."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from constructive.constructions.multihead.heads import SATURATION_EPS
+from constructive.data.dataset import Dataset
+from constructive.exact.softmax import Floats
+from constructive.figures import drawing
+from constructive.layers.attention import attend, examples
+from constructive.layers.memorizer import Memorizer
+from constructive.support.arrays import Array
+from constructive.support.errors import require
+
+FLOOR = 1e-12  # attention below this is drawn as this
+_FEW = 12  # heads that the corner enlarges, where there are more
+
+
+def attention_off_top(memorizer: Memorizer, dataset: Dataset) -> Array:
+    """Return how far each head is from one-hot on each example, 1 - max_i alpha_i: (H, T)."""
+    layer = memorizer.layer
+    out = np.empty((layer.num_heads, dataset.num_examples))
+    floats, weights = Floats(layer.query_weights.dtype), (layer.query_weights, layer.key_weights)
+    for chunk in attend(floats, weights, examples(dataset.contexts, dataset.queries)):
+        # Summing the small entries keeps digits which 1 - max would lose.
+        small = np.sort(chunk.attention, axis=2)[:, :, :-1].sum(axis=2)
+        out[:, chunk.rows] = small.T
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class Plot:
+    """A picture, which notebooks show, and `save` writes as SVG or PNG."""
+
+    title: str
+    figure: "drawing.Canvas"  # of matplotlib
+
+    def __repr__(self) -> str:
+        return f"Plot({self.title!r})"
+
+    def save(self, path: str | Path) -> None:
+        """Write it, whole or not at all. Raises OutputError where that cannot be."""
+        drawing.save(self.figure, Path(path))
+
+    def _repr_png_(self) -> bytes:
+        return drawing.png(self.figure)
+
+
+def plot_heads(memorizer: Memorizer, dataset: Dataset, *, title: str | None = None) -> Plot:
+    """Draw which heads saturate on which examples, the rank that they reach, and the errors.
+
+    One row a head, one column an example. Bright is saturated. Where heads serve groups, these are
+    the dark staircase: there a head attends as the proof chose. Of many heads a second panel
+    enlarges the first ones.
+
+    Args:
+        memorizer: from `build_memorizer`, or a trained layer from `from_torch`
+        dataset: T examples, which the layer takes
+        title: above the picture; None says how many heads and examples
+
+    Raises:
+        MissingExtraError: without matplotlib (the extra `demo`)
+        DataError: if the dataset does not fit the layer
+
+    Example:
+        >>> from constructive import build_memorizer, generators, plot_heads
+        >>> data = generators.uniform(num_examples=7, context_size=3, width=5)
+        >>> plot_heads(build_memorizer(data, num_heads=3), data)  # then .save("heads.svg")
+        Plot('saturated heads: H = 3, T = 7')
+    """
+    colors = require("matplotlib.colors", extra="demo", purpose="a picture")
+    outputs = memorizer.layer(dataset.contexts, dataset.queries)
+    errors = np.abs(outputs - dataset.target_matrix).max(axis=1)
+    off_top = np.maximum(attention_off_top(memorizer, dataset), FLOOR)
+    record = memorizer.record
+    if title is None:
+        title = f"{record.construction} heads: H = {len(off_top)}, T = {len(errors)}"
+    if record.order:
+        off_top, errors = off_top[:, record.order], errors[list(record.order)]
+    many = record.heads and len(off_top) > _FEW
+    shown = [(off_top, "")]
+    if many:
+        few = max(record.heads[_FEW - 1].stop, 1)
+        shown.append((off_top[:_FEW, :few], f"the first {_FEW} heads"))
+
+    figure = drawing.new_figure(6.5 if many else 5.0)
+    grid = figure.add_gridspec(len(shown) + 1, 2, height_ratios=[3, 2, 2][-len(shown) - 1 :])
+    images = [figure.add_subplot(grid[row, :]) for row in range(len(shown))]
+    norm = colors.LogNorm(FLOOR, 1.0)
+    for axes, (values, words) in zip(images, shown, strict=True):
+        image = axes.imshow(
+            values, aspect="auto", interpolation="nearest", cmap=f"{drawing.COLOUR_MAP}_r",
+            norm=norm, origin="upper",
+        )  # fmt: skip
+        axes.set_title(words, loc="left", fontsize="medium")
+        axes.set_ylabel("head")
+        axes.locator_params(integer=True)
+    images[0].set_title(title, loc="left", fontsize="medium")
+    images[-1].set_xlabel("example, in the order of the heads" if record.order else "example")
+    bar = figure.colorbar(image, ax=images, shrink=0.8)
+    bar.set_label(f"weight off the top token\n(saturated: below {SATURATION_EPS:.0e})")
+    bar.ax.axhline(SATURATION_EPS, color="black", linewidth=1.5)
+
+    if record.heads:
+        axes = figure.add_subplot(grid[-1, 0])
+        ranks = [0, *(head.rank_reached for head in record.heads)]
+        axes.step(range(len(ranks)), ranks, where="post", color=drawing.BLUE)
+        axes.locator_params(integer=True)
+        drawing.describe(axes, x="heads", y="rank of Z")
+    axes = figure.add_subplot(grid[-1, 1] if record.heads else grid[-1, :])
+    least = 1e-17 * max(np.abs(dataset.target_matrix).max(), np.finfo(float).tiny)  # of zeros
+    axes.semilogy(np.maximum(errors, least), ".", color=drawing.VERMILLION)
+    axes.locator_params(axis="x", integer=True)
+    drawing.describe(axes, x=images[-1].get_xlabel(), y="|f - y|")
+    return Plot(title, figure)
