@@ -62,6 +62,7 @@ _HOMES = {
     "progress_to": "support.work",
     "Claim": "support.verdict",
     "Verdict": "support.verdict",
+    "rank": "exact.dyadic",
     "assumptions": "theory",
     "heads_needed": "theory.bounds",
     "FewestHeads": "theory.capacity",
@@ -70,6 +71,7 @@ _HOMES = {
     "CapacityBounds": "theory.free_heads",
     "capacity": "theory.free_heads",
     "Labelings": "theory.labelings",
+    "kruskal_rank": "theory.kruskal",
     "label_capacity": "theory.labelings",
     "labelings": "theory.labelings",
 }
@@ -91,6 +93,7 @@ if TYPE_CHECKING:
     from constructive.data.dataset import token_mixing as token_mixing
     from constructive.data.padded import Padded as Padded
     from constructive.data.padded import padded as padded
+    from constructive.exact.dyadic import rank as rank
     from constructive.figures.heads import plot_heads as plot_heads
     from constructive.layers.extended import ExtendedLayer as ExtendedLayer
     from constructive.layers.layer import AttentionLayer as AttentionLayer
@@ -128,6 +131,7 @@ if TYPE_CHECKING:
     from constructive.theory.free_heads import Capacity as Capacity
     from constructive.theory.free_heads import CapacityBounds as CapacityBounds
     from constructive.theory.free_heads import capacity as capacity
+    from constructive.theory.kruskal import kruskal_rank as kruskal_rank
     from constructive.theory.labelings import Labelings as Labelings
     from constructive.theory.labelings import label_capacity as label_capacity
     from constructive.theory.labelings import labelings as labelings

@@ -25,11 +25,11 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
-    "commands",
     "examples",
     "local_mathjax",
     "names",
     "proof_pages",
+    "reference",
     "signatures",
 ]
 exclude_patterns = ["_*"]

@@ -18,7 +18,7 @@ from constructive.support.errors import ParameterError, require_known
 from constructive.support.tables import new_table
 
 if TYPE_CHECKING:
-    from constructive.kernels.adapters.adapter import Adapter
+    from constructive.kernels.adapters import Adapter
     from constructive.kernels.running import Run
 
 _MOST_SENTENCES = 12
@@ -184,8 +184,7 @@ def export(
 
 def _adapter(name: str) -> "Adapter":
     """Return the adapter of a name, or one of the user's."""
-    from constructive.kernels.adapters import ADAPTERS
-    from constructive.kernels.adapters.adapter import Adapter
+    from constructive.kernels.adapters import ADAPTERS, Adapter
 
     if ":" not in name:
         require_known("adapter", name, (*ADAPTERS, "MODULE:NAME"))
@@ -205,7 +204,7 @@ def _adapter(name: str) -> "Adapter":
         raise ParameterError(
             f"{name} is not an adapter",
             witness=type(made).__name__,
-            suggestion="a constructive.kernels.adapters.adapter.Adapter",
+            suggestion="a constructive.kernels.adapters.Adapter",
         )
     made.require_known_names()
     return made

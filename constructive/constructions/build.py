@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from constructive.constructions.construction import (
     Built,
     Construction,
     FixedHeads,
+    Found,
     Survey,
     dense_cost,
     operations_of_z,
@@ -71,7 +72,7 @@ from constructive.theory.capacity import context_capacity, fewest_heads, seen_in
 from constructive.theory.free_heads import Dimensions, most_examples
 
 
-def _of_theorem(of: bounds.TheoremHeads, build: Callable[..., Any]) -> Construction:
+def _of_theorem(of: bounds.TheoremHeads, build: Callable[..., Found]) -> Construction:
     """Return the heads of a theorem."""
     facts = of.name, of.formula, of.theorem, of.plan, dense_cost, build
     return Construction(*facts, dense=True, grouped=True)
@@ -287,11 +288,8 @@ class Explanation:
         """What these shapes allow with any weights, and contexts of a dataset with fixed heads."""
         data, plans = self.data, [option.plan for option in self.options]
         head_dim = max((plan.head_dim for plan in plans if plan is not None), default=data.width)
-        sizes = Dimensions.of_sizes(
-            data.context_size, data.width, shared_context=data.shared_context
-        )
-        each = min(data.context_size - 1, data.width)
-        above = most_examples(self.num_heads, head_dim, sizes, each=each, m=data.target_dim)
+        sizes = Dimensions.of_shapes(data)
+        above = most_examples(self.num_heads, head_dim, sizes, m=data.target_dim)
         return [
             *self._most_of_contexts(),
             "",
@@ -772,8 +770,9 @@ def _extended(
         values = [np.zeros_like(layer.value_weights) for _ in parts]
         for value, part in zip(values, parts, strict=True):
             value[:, :, : dataset.target_dim] = part.reshape(shape)
-        leading = dataclasses.replace(layer, value_weights=values[0])
-        solved = _finished(ExtendedLayer(leading, np.stack(values[1:]), precision), record)
+        weights = layer.query_weights, layer.key_weights, values[0]
+        others = layer.output_weights, layer.readout_weights, np.stack(values[1:])
+        solved = _finished(ExtendedLayer(*weights, *others, precision), record)
         errors = solved.column_errors(dataset)
         if (errors <= _allowed(dataset, tolerance)).all():
             error = float(errors.max())
@@ -792,7 +791,7 @@ def _extended(
     )
 
 
-def _finished(layer: Any, record: BuildRecord) -> Any:  # noqa: ANN401 - the kind that is given
+def _finished(layer: AttentionLayer, record: BuildRecord) -> AttentionLayer:
     """The layer, with W_O and W_D that are drawn; by random numbers that no build has used."""
     return layer.with_outputs(np.random.default_rng(record.seed).spawn(1)[0])
 

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from constructive.exact import modular, verified
 from constructive.support.arrays import Array, Booleans, Integers, checked_array, row_chunks
+from constructive.support.errors import DataError
 
 _ATTEMPTS = 4  # Random mixtures that are tried on a matrix before python-flint decides
 BATCHED = 48  # Rows of a matrix up to which a batch is eliminated at once
@@ -101,20 +102,25 @@ def integers(matrix: Array) -> tuple[flint.fmpz_mat, list[int]]:
     return flint.fmpz_mat(rows, columns, entries), lowest.ravel().tolist()
 
 
-def rank(matrix: Array) -> int:
-    """Return the rank of a matrix of floats over the rational numbers.
+def rank(matrix: npt.ArrayLike) -> int:
+    """Return the exact rank of a matrix of floats, over the rational numbers.
 
     Args:
-        matrix: (N, d)
+        matrix: (N, d), also of integers, or what numpy reads as such
 
     Raises:
-        DataError: for entries that are not finite numbers of 64 bits at most
+        DataError: for another shape, and for entries that are not finite numbers of 64 bits at most
 
     Example:
         >>> rank(np.array([[0.1, 0.3], [0.3, 0.9]]))  # in binary, 0.3 is not three times 0.1
         2
     """
-    return int(integers(matrix)[0].rank())
+    given = checked_array("matrix", matrix)
+    if given.ndim != 2:
+        raise DataError(
+            f"an array {given.shape} is not a matrix", witness=given.shape, suggestion="axes (N, d)"
+        )
+    return int(integers(given)[0].rank())
 
 
 def kernel(matrix: Array) -> flint.fmpz_mat:

@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.instances.properties import Linear, Property, float32_numbers
-from constructive.layers.extended import FloatLayer
-from constructive.layers.record import require_float_layer
+from constructive.layers.extended import require_float_layer
+from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import Array, Rebuilt, as_array
 from constructive.support.errors import ParameterError, shown
 
@@ -242,7 +242,7 @@ LEAD = 128.0  # Nats by which the first tokens of a first layer have to lead
 _MOST_FEATURES = 2  # Of a readout: values of a piece are sums of two float32 numbers
 
 
-def network_of(layer: FloatLayer, context: Array) -> Network:
+def network_of(layer: AttentionLayer, context: Array) -> Network:
     """Return the float32 network of a layer with a context, a function of the query.
 
     Its numbers A_h = E W_K W_Q^T, b_h = 0 and V_h = E U_h, with the effective readout U_h of each

@@ -25,7 +25,6 @@ from constructive.kernels.encodings import (
     Quantized,
     Rotated,
     packed_four_bits,
-    packed_mask,
 )
 from constructive.kernels.intervals import Intervals, bounds
 from constructive.kernels.invariance import Guarded, invariance
@@ -62,7 +61,6 @@ __all__ = [
     "invariance",
     "merges",
     "packed_four_bits",
-    "packed_mask",
     "problems",
     "selections",
     "union",

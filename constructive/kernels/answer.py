@@ -1,7 +1,7 @@
 """The answer that follows from numbers: what each row is, its log-sum-exp, and how exact both are.
 
 Nothing here knows how queries were made. A row is checked where the hypotheses of a theorem hold;
-the average of the winners' values is its answer. `require_hypotheses` checks them again.
+the average of the winners' values is its answer.
 """
 
 import math
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.exact.float_model import FORMATS, nearest, power
-from constructive.exact.kernel_model import KERNEL_MODELS
+from constructive.exact.float_model import FORMATS, nearest
+from constructive.exact.kernel_model import KERNEL_MODELS, power
 from constructive.kernels.cases import (
     GAP,
     LOGIT_ERROR,
@@ -20,7 +20,7 @@ from constructive.kernels.cases import (
     fine_error,
 )
 from constructive.kernels.spec import Spec, format_of, holds
-from constructive.support.arrays import Array, Booleans, Integers, first_place
+from constructive.support.arrays import Array, Booleans, Integers
 from constructive.support.errors import AssumptionError
 
 EXP0_ERROR = 2.0**-14  # How far exp(0) may be from 1 in kernels of 16 bits
@@ -90,9 +90,11 @@ def averaged(weights: Array, v: Array) -> Array:
 
 
 def answer(
-    spec: Spec, draft: Draft, v: Array, visible: Booleans, bias: Array | None, sinks: Array | None
-) -> ExactAnswer:
-    """Return the answer of a draft."""
+    spec: Spec, draft: Draft, v: Array, visible: Booleans, bias: Array | None,
+    sinks: Array | None, *, is_encoded: bool = False,
+) -> ExactAnswer:  # fmt: skip
+    """Return the answer of a draft; raise if its numbers are not those that theorems are about."""
+    _require_numbers(spec, draft, v, is_encoded=is_encoded)
     raw, size = products(spec, draft)
     visible = np.broadcast_to(visible, raw.shape)
     zero: Booleans = size == 0.0
@@ -111,6 +113,7 @@ def answer(
     exists = spec.rows()[:, None]
     empty = ~visible.any(-1) & exists
     checked: Booleans = winners.any(-1) & (below | winners | near | ~visible).all(-1) & exists
+    checked &= _meets_hypotheses(spec, draft, visible, sinks)
     total = weights.sum(-1) + beside(draft, sinks)
     expected: Array = averaged(weights, v) / np.where(checked, total, 1.0)[..., None]
     relative = _rounding(spec, draft, v, total, visible.sum(-1))
@@ -447,7 +450,7 @@ def _of_near(spec: Spec, draft: Draft, given: ExactAnswer, total: Array) -> Arra
     return np.asarray(np.maximum(*moved))
 
 
-# The hypotheses of the theorems, checked on the numbers of a problem in exact arithmetic.
+# The other hypotheses of the theorems, on the numbers of a problem in exact arithmetic.
 
 
 MOST_KEYS = 2**18
@@ -485,52 +488,22 @@ def overflows(spec: Spec, draft: Draft, visible: Booleans) -> Booleans:
     return np.asarray(found & spec.rows()[:, None])
 
 
-def require_hypotheses(
-    spec: Spec, draft: Draft, v: Array, visible: Booleans, bias: Array | None,
-    sinks: Array | None, answer: ExactAnswer, *, is_encoded: bool = False,
-) -> int:  # fmt: skip
-    """Return how many rows follow from the theorems, however the numbers were made, or raise."""
-    _require_numbers(spec, draft, v, is_encoded=is_encoded)
-    _require("q k overflows", overflows(spec, draft, visible))
-    raw, size = products(spec, draft)
-    visible = np.broadcast_to(visible, raw.shape)
-    rows = answer.checked & ~answer.empty
-    winners = (answer.weights == 1.0) & visible
-    near = (answer.weights > 0.0) & (answer.weights < 1.0)
-    rest = visible & ~winners & ~near
-    below = far_below(spec, draft, raw, size, bias)
-    zero = size == 0.0
-    if bias is not None:
-        zero &= bias == 0.0
-    _require("a winner has a product that is not 0", rows & (winners & ~zero).any(-1))
-    _require("a hidden key has weight", rows & ((answer.weights > 0.0) & ~visible).any(-1))
-    _require("there is no winner", rows & ~winners.any(-1))
-    _require("a key is not far below the winner", rows & (rest & ~below).any(-1))
-    if draft.near is not None:
-        elsewhere = near & ~_is_near(draft, raw, size, bias)
-        _require("a near key is elsewhere", rows & elsewhere.any(-1))
+def _meets_hypotheses(spec: Spec, draft: Draft, visible: Booleans, sinks: Array | None) -> Booleans:
+    """Return rows, (B, H, T_q), that meet what theorems ask for beside winners and other keys.
+
+    Nothing overflows, no logit has more than four products beside its level, the sink is beside the
+    winner or far below it, and under a soft cap, whose slope depends on it, the level is one.
+    """
+    found = ~overflows(spec, draft, visible) & _known(spec, draft, sinks)
+    if spec.soft_cap is not None:
+        found &= draft.levels == draft.level
     raised = draft.levels != 0.0
     for head in range(spec.heads[0]):
         kept = (draft.q[:, head] != 0.0).astype(np.float32)
         there = (draft.k[:, head // spec.group] != 0.0).astype(np.float32)
         count = kept @ there.swapaxes(-1, -2) - raised[:, head, :, None]
-        many = (count > MOST_DIGITS) & visible[:, head]
-        _require("a logit has more than four products", rows[:, head] & many.any(-1))
-    _require("a sink is not far below the winner", rows & ~_known(spec, draft, sinks))
-    total = answer.weights.sum(-1) + beside(draft, sinks)
-    expected = averaged(answer.weights, v)
-    with np.errstate(invalid="ignore"):
-        wrong = ~(np.abs(answer.expected * total[..., None] - expected) <= 2.0**-40 * expected)
-    exact = (answer.slack == 0.0).all(-1)
-    if spec.soft_cap is not None:  # the slope depends on the level
-        _require("a query is not at the level", rows & (draft.levels != draft.level))
-    _require("an answer is not the average of the winners", rows & wrong.any(-1))
-    exponent = np.log2(np.maximum(total, 1.0))
-    own, of_sums = bits_of_values(v)
-    width = np.where(total > 1.0, exponent + of_sums, own)
-    _require("an exact average has too many bits", rows & exact & (width > spec.output.digits))
-    _require("an exact average is not over 2^m", rows & exact & (exponent % 1.0 != 0.0))
-    return int(rows.sum())
+        found[:, head] &= ~((count > MOST_DIGITS) & visible[:, head]).any(-1)
+    return found
 
 
 def _known(spec: Spec, draft: Draft, sinks: Array | None) -> Booleans:
@@ -578,12 +551,6 @@ def _require_numbers(spec: Spec, draft: Draft, v: Array, *, is_encoded: bool) ->
             raise AssumptionError(
                 "levels of keys differ", witness=draft.level, suggestion="Problem.build"
             )
-
-
-def _require(problem: str, rows: Booleans) -> None:
-    if rows.any():
-        where = first_place(rows)
-        raise AssumptionError(problem, witness=where, suggestion="Problem.build")
 
 
 # What a kernel may do so that the answers hold bit for bit: the model of exact answers, in words.

@@ -15,8 +15,8 @@ from constructive.kernels.answer import BASES, expected_logits, expected_lse, se
 from constructive.kernels.describe import Description, LogitReport, LseReport
 from constructive.kernels.encodings import Paged, Quantized
 from constructive.kernels.facts import Facts
-from constructive.kernels.formula import Change, Memory, Rows, attention
 from constructive.kernels.inputs import LAYOUTS, PLACES, Pool, from_layout
+from constructive.kernels.mistakes import Change, Memory, Rows, attention, mistakes
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec, as_float64, format_of
 from constructive.support.arrays import Array, Booleans, Integers, first_place
@@ -100,23 +100,24 @@ class Report:
     @property
     def passed(self) -> bool:
         """Whether every row that is checked is right, its log-sum-exp and its largest logit."""
-        others = (self.lse, self.max_logit)
-        return not self.wrong.any() and all(each is None or each.passed for each in others)
+        return not self.wrong.any() and all(each.passed for each in self._beside)
 
     @property
     def first(self) -> tuple[int, ...] | None:
         """The first wrong row: sequence, head, query."""
         if self.wrong.any():
             return first_place(self.wrong)
-        others = (each for each in (self.lse, self.max_logit) if each is not None)
-        return next((each.first for each in others if not each.passed), None)
+        return next((each.first for each in self._beside if not each.passed), None)
+
+    @property
+    def _beside(self) -> "list[LseReport | LogitReport]":
+        """Reports on what was returned beside the output."""
+        return [each for each in (self.lse, self.max_logit) if each is not None]
 
     @property
     def _described(self) -> "Description | LseReport | LogitReport":
-        if self.wrong.any():
-            return self.description
-        others = (each for each in (self.lse, self.max_logit) if each is not None)
-        return next((each for each in others if not each.passed), self.description)
+        wrong = [] if self.wrong.any() else [each for each in self._beside if not each.passed]
+        return wrong[0] if wrong else self.description
 
     @property
     def suggestion(self) -> str:
@@ -239,8 +240,6 @@ class Report:
         return _Sample(rows, out, expected, rows.of(self.wrong), rows.of(self._told))
 
     def _mistakes(self, sample: "_Sample") -> Mapping[str, Change]:
-        from constructive.kernels.names import mistakes  # noqa: PLC0415 - right outputs need none
-
         return mistakes(sample.rows)
 
     @property
@@ -257,9 +256,7 @@ class Report:
             f"coverage: {100 * self.problem.guarded:.0f}% of hidden keys would change the answer "
             f"if they leaked, {100 * self.problem.checked:.0f}% of rows are checked"
         )
-        of_lse = [
-            line for each in (self.lse, self.max_logit) if each is not None for line in each.lines
-        ]
+        of_lse = [line for each in self._beside for line in each.lines]
         if not self.wrong.any():
             right = [f"{self.problem}: {checked} rows are right"] if self.has_out else []
             again = [] if self.passed else [f"again: {repeated(self.problem)}"]

@@ -9,8 +9,8 @@ from constructive.kernels.backward import BackwardReport
 from constructive.kernels.checking import MOST_KINDS, Report, of_kinds, stem
 from constructive.kernels.describe import LseReport
 from constructive.kernels.encodings import Quantized
-from constructive.kernels.formula import Memory
 from constructive.kernels.inputs import Pool
+from constructive.kernels.mistakes import Memory
 from constructive.support.arrays import Booleans
 
 _MODULI = (2, 8, 16, 64, 128)

@@ -9,7 +9,7 @@ import numpy as np
 from constructive.exact.float_model import FORMATS, nearest
 from constructive.kernels.answer import BASES, LN2, Lse, expected_lse
 from constructive.kernels.facts import SIZES, Condition, Facts, relate, separate, span
-from constructive.kernels.formula import LARGEST, Rows
+from constructive.kernels.mistakes import LARGEST, Rows
 from constructive.kernels.problem import Problem
 from constructive.support.arrays import Array, Booleans, Integers, first_place
 from constructive.support.errors import ParameterError
@@ -467,7 +467,7 @@ class LseReport:
         other = {"e": "2", "2": "e"}[self.wanted.base]
         c = 1.0 / LN2 if other == "2" else LN2
         names = {
-            (c, c): f"it is in base {other}", (1.0 / c, 1.0 / c): "its base is changed twice",
+            (c, c): f"it is in base {other}",
             (1.0, c): f"the logarithm is in base {other}, the maximum is not",
             (c, 1.0): f"the maximum is in base {other}, the logarithm is not",
         }  # fmt: skip

@@ -5,18 +5,16 @@ one after the other, and `enclose` puts it together.
 """
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from constructive.exact.float_model import STRETCH, Format, nearest
-from constructive.exact.kernel_model import KernelModel
+from constructive.exact.float_model import Format, nearest
+from constructive.exact.kernel_model import STRETCH, KernelModel
 from constructive.exact.upward import gamma, up
-from constructive.kernels.answer import LOG_ERROR
-from constructive.kernels.masks import with_four_axes
+from constructive.kernels.masks import Scalar, with_four_axes
 from constructive.kernels.spec import as_float64, require_factors
 from constructive.support.arrays import Array, Booleans, Integers, first_place
 from constructive.support.errors import DataError, ParameterError
@@ -165,7 +163,9 @@ def _masked(
     return shown, (_broadcasts("mask", bias, whole),) if bias.any() else ()
 
 
-def _broadcasts(name: str, array: npt.NDArray[Any], whole: tuple[int, ...]) -> npt.NDArray[Any]:
+def _broadcasts(
+    name: str, array: npt.NDArray[Scalar], whole: tuple[int, ...]
+) -> npt.NDArray[Scalar]:
     """Give an array four axes, and check that it broadcasts and is finite."""
     found = with_four_axes(name, array, whole)
     wrong = ~np.isfinite(array)
@@ -535,8 +535,8 @@ def _least(fallen: Array, total: Array, count: Array, model: KernelModel) -> Arr
 def _merging(logits: Array, count: Array, model: KernelModel) -> Array:
     """Bound what merging by logsumexp does to the exponent of a weight.
 
-    Six roundings of logits and all that logarithms do (`FloatModel.exponents`; sums are from 1/2 to
-    2 n), and two exponentials that rescale, with -log(1 - x) <= 3 x / 2 for x <= 1/3.
+    Six roundings of logits and all that logarithms do (`KernelModel.exponents`; sums are from 1/2
+    to 2 n), and two exponentials that rescale, with -log(1 - x) <= 3 x / 2 for x <= 1/3.
     """
     if not model.merged:
         return np.zeros_like(logits)
@@ -620,34 +620,20 @@ def _lost(weights: WeightBounds, model: KernelModel, most: Array) -> Array:
 
 def enclose(given: ExactInputs, model: KernelModel) -> tuple[Array, Array]:
     """Return bounds (B, H, T_q, d_v) of every admissible output; infinite in rows not judged."""
-    lower, upper = _in_pieces(given, model, _of_outputs, given.v.shape[3])
-    return _stored(lower, model, -1.0), _stored(upper, model, 1.0)
-
-
-def _of_outputs(rows: RowBlock, errors: LogitErrors, model: KernelModel) -> tuple[Array, Array]:
-    """Return both ends of outputs of rows, (P, R, d_v)."""
-    center, distance = averages(rows, weights(rows, errors.of(rows), errors, model), model)
-    # Rounding here is within what `averages` adds for our own.
-    return center - distance, center + distance
-
-
-def _in_pieces(
-    given: ExactInputs, model: KernelModel,
-    ends: Callable[[RowBlock, LogitErrors, KernelModel], tuple[Array, Array]], width: int,
-) -> tuple[Array, Array]:  # fmt: skip
-    """Return bounds (B, H, T_q, width) from the ends of pieces, infinite in rows not judged."""
     batch, heads, queries, _ = given.q.shape
-    groups = given.k.shape[1]
+    groups, width = given.k.shape[1], given.v.shape[3]
     share, whole = heads // groups, (batch, heads, queries, width)
     lower, upper = np.empty((2, batch, groups, share, queries, width))
     errors = LogitErrors(given, model)
     for rows in pieces(given):
         piece = (len(rows.q), share, -1, width)
-        low, high = ends(rows, errors, model)
-        lower[rows.place], upper[rows.place] = low.reshape(piece), high.reshape(piece)
+        center, distance = averages(rows, weights(rows, errors.of(rows), errors, model), model)
+        # Rounding here is within what `averages` adds for our own.
+        lower[rows.place] = (center - distance).reshape(piece)
+        upper[rows.place] = (center + distance).reshape(piece)
     lower, upper = lower.reshape(whole), upper.reshape(whole)
     lower[~given.judged], upper[~given.judged] = -np.inf, np.inf
-    return lower, upper
+    return _stored(lower, model, -1.0), _stored(upper, model, 1.0)
 
 
 def _stored(bounds: Array, model: KernelModel, side: float) -> Array:
@@ -656,49 +642,3 @@ def _stored(bounds: Array, model: KernelModel, side: float) -> Array:
     if not model.output.gradual:
         found[(np.abs(bounds) < model.output.smallest) & (bounds * side < 0.0)] = 0.0
     return found
-
-
-# Intervals of all log-sum-exps (Theorem 21).
-
-
-_OF_REFERENCE = 4  # roundings more than in Theorem 17: what is wrong with the reference counts
-
-
-def enclose_lse(given: ExactInputs, model: KernelModel) -> tuple[Array, Array]:
-    """Return bounds (B, H, T_q) of every admissible log-sum-exp; infinite in rows not judged."""
-    model = replace(model, constants=model.constants + _OF_REFERENCE)
-    lower, upper = _in_pieces(given, model, _of_lse, 1)
-    return lower[..., 0], upper[..., 0]
-
-
-def _of_lse(rows: RowBlock, of_logits: LogitErrors, model: KernelModel) -> tuple[Array, Array]:
-    """Return both ends of the log-sum-exp of rows, (P, R, 1)."""
-    logits = of_logits.of(rows)
-    count, top = _counted(rows, logits.values)
-    blocks = np.minimum(count, math.ceil(rows.keys / model.block) + 1.0 + (rows.sinks is not None))
-    largest = logits.largest
-    if rows.sinks is not None:
-        largest = np.maximum(largest, np.abs(rows.sinks))
-    size = largest + logits.worst
-    shared = _shared(size, blocks, of_logits, model)
-    ends = []
-    for sign in (-1.0, 1.0):
-        moved = logits.values + sign * (logits.errors + shared)
-        if rows.sinks is not None:
-            apart = (of_logits.last + OWN) * np.abs(rows.sinks) + shared
-            moved = np.concatenate([moved, rows.sinks + sign * apart], axis=-1)
-        total = np.exp(np.minimum(moved - top, FAR)).sum(-1, keepdims=True)
-        with np.errstate(divide="ignore"):
-            ends.append(top + np.log(total))
-    rounded = count + 2.0 * (1 + model.merged) * blocks
-    gamma, stored = model.gamma(rounded), model.weight_error
-    summed = gamma / (1.0 - gamma) + stored / (1.0 - stored)
-    summed = summed + 2.0**13 * count * (blocks + 1.0) * model.smallest
-    summed = summed + 2.0 * count * model.stored_tiny
-    of_log = np.log(np.maximum(count, 1.0)) + model.lag + 1.0
-    more = 1.5 * summed + LOG_ERROR * (of_log + 1.0) + 8.0 * model.unit * (size + of_log)
-    if model.merged:  # Theorem 22 (d), with one merge of all splits
-        more = more + 2.0 * _merging(size + shared, count, model) + 2.0 * model.exp_error
-        more = more + 6.0 * model.unit * (2.0 * size + 2.0 + of_log)
-    more = np.where((summed <= _HALF) & (logits.worst + shared < FAR), up(more + OWN_EXP), np.inf)
-    return ends[0] - more, ends[1] + more

@@ -6,7 +6,7 @@ outputs are still known is in proofs/19-kernels.md (Propositions 23, 25 and 27).
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from constructive.kernels.cases import CASES, codes, gap
 from constructive.kernels.inputs import UNUSED, Pool, converted
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec, holds
-from constructive.support.arrays import Array, Integers
+from constructive.support.arrays import Array, Integers, Tensor
 from constructive.support.errors import (
     ParameterError,
     require_known,
@@ -101,12 +101,12 @@ class Quantized:
     """
 
     problem: Problem
-    q: Any
-    k: Any
-    v: Any
+    q: Tensor
+    k: Tensor
+    v: Tensor
     q_scale: float
-    k_scale: Any
-    v_scale: Any
+    k_scale: Tensor
+    v_scale: Tensor
     form: str
     stored_k: Scaled
     stored_v: Scaled
@@ -319,14 +319,14 @@ class Paged:
         v_scale: likewise
     """
 
-    k: Any
-    v: Any
-    table: Any
-    lengths: Any
+    k: Tensor
+    v: Tensor
+    table: Tensor
+    lengths: Tensor
     pool: Pool
-    kv: Any = None
-    k_scale: Any = None
-    v_scale: Any = None
+    kv: Tensor = None
+    k_scale: Tensor = None
+    v_scale: Tensor = None
 
     @classmethod
     def of(
@@ -381,7 +381,7 @@ class Paged:
             found = pool.laid(array, None if stale else fill, step)
             return found if layout == "NHD" else found.swapaxes(1, 2)
 
-        def placed(pages: Array, axis: int, name: str, fill: float) -> Any:  # noqa: ANN401
+        def placed(pages: Array, axis: int, name: str, fill: float) -> Tensor:
             around = [(0, padding * (index == axis)) for index in range(pages.ndim)]
             if stale:
                 padded = np.pad(pages, around, mode="wrap")
@@ -390,7 +390,7 @@ class Paged:
             memory = converted(padded, library, device, name)
             return memory[(slice(None),) * axis + (slice(page_size),)]
 
-        def scale_of(scaled: Scaled, step: int) -> Any:  # noqa: ANN401
+        def scale_of(scaled: Scaled, step: int) -> Tensor:
             if scaled.kind in ("token", "block"):
                 return placed(laid(scaled.scale, np.nan, step), axis, "float32", np.nan)
             scale = pool.paged_scale(scaled.scale) if scaled.kind == "page" else scaled.scale
@@ -449,8 +449,8 @@ class Gathered:
     """
 
     problem: Problem
-    indices: Any
-    counts: Any
+    indices: Tensor
+    counts: Tensor
 
     @classmethod
     def of(
@@ -517,44 +517,6 @@ class Gathered:
         return cls(problem, converted(found, library, device, "int32"), None)
 
 
-def packed_mask(
-    problem: Problem, *, bits: bool = True
-) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
-    """Return the masks of sequences one after the other, and where each begins and the last ends.
-
-    The rows of a sequence have as many entries as it has keys. This is what FlashInfer (bits) and
-    SGLang (booleans) call a custom mask.
-
-    Args:
-        problem: one whose mask is the same for all heads
-        bits: whether eight entries are a byte, the first in the lowest bit, so that each sequence
-            begins with a byte of its own; or each entry is a boolean
-
-    Raises:
-        ParameterError: if heads have masks of their own
-
-    Example:
-        >>> from constructive.kernels.masks import Causal
-        >>> from constructive.kernels.spec import Spec
-        >>> packed_mask(Problem.build(Spec(queries=2, keys=3, masks=(Causal(),))))
-        (array([59], dtype=uint8), array([0, 1], dtype=int32))
-    """
-    if problem.visible.shape[1] != 1:
-        raise ParameterError(
-            "heads have masks of their own",
-            witness=problem.visible.shape[1],
-            suggestion="a mask that is the same for all heads",
-        )
-    queries, keys = problem.spec.lengths
-    parts = [
-        seen[0, :n, :m].ravel() for seen, n, m in zip(problem.visible, queries, keys, strict=True)
-    ]
-    if bits:
-        parts = [np.packbits(part, bitorder="little") for part in parts]
-    ends = np.cumsum([0, *(len(part) for part in parts)])
-    return np.concatenate(parts), ends.astype(np.int32)
-
-
 # Values that are the first entries of keys: multi-head latent attention (Proposition 25).
 
 
@@ -570,8 +532,8 @@ class Latent:
     """
 
     problem: Problem
-    q: Any
-    kv: Any
+    q: Tensor
+    kv: Tensor
     scale: float
 
     @classmethod
@@ -668,12 +630,12 @@ class Rotated:
     """
 
     problem: Problem
-    q: Any
-    k: Any
-    cos: Any
-    sin: Any
-    q_positions: Any
-    k_positions: Any
+    q: Tensor
+    k: Tensor
+    cos: Tensor
+    sin: Tensor
+    q_positions: Tensor
+    k_positions: Tensor
 
     @classmethod
     def of(

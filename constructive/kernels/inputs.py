@@ -3,15 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from constructive.kernels.cases import Draft
 from constructive.kernels.masks import Boolean
-from constructive.kernels.spec import Spec, format_of, holds, numpy_dtype, stored_name
-from constructive.support.arrays import Array, Booleans, Integers
+from constructive.kernels.spec import Spec, numpy_dtype, stored_name
+from constructive.support.arrays import Array, Booleans, Integers, Tensor
 from constructive.support.errors import ParameterError, require, require_known
 
 
@@ -68,10 +67,9 @@ class Inputs:
         *,
         layout: str = "BHTd",
         device: str = "cpu",
-        dtype: str | None = None,
         placed: str | None = None,
         poison: bool = False,
-    ) -> tuple[Any, Any, Any]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return q, k and v.
 
         Args:
@@ -79,15 +77,13 @@ class Inputs:
             layout: "BHTd" (batch, heads, tokens, d), "BTHd" (batch, tokens, heads, d), or "packed"
                 (tokens of all sequences, heads, d)
             device: where tensors of torch and jax are
-            dtype: another format than that of the spec
             placed: how arrays lie in memory, a key of `inputs.PLACES`; by default "contiguous", but
                 "strided" for torch, whose kernels get strides, in the cases of `inputs.STRIDED`
             poison: whether keys and values beyond the length of a sequence are NaN; for kernels
                 that get lengths
 
         Raises:
-            ParameterError: for another library, layout or place, or a format that does not hold
-                the numbers
+            ParameterError: for another library, layout or place
 
         Example:
             >>> from constructive.kernels import Problem
@@ -97,26 +93,14 @@ class Inputs:
         """
         require_known("layout", layout, LAYOUTS)
         place = self.place("strided" if placed is None and self.is_strided(library) else placed)
-        beside = PLACES["contiguous"] if place.of_values else place  # where q and k are
-        name = self.spec.dtype if dtype is None else dtype
         queries, keys = self.spec.lengths
         found = []
-        for array, ends, own in (
-            (self.q, queries, beside),
-            (self.k, keys, beside),
-            (self.v, keys, place),
-        ):
-            if not holds(format_of(name), array):
-                raise ParameterError(
-                    f"{name} does not hold the numbers of this problem",
-                    witness=name,
-                    suggestion="a Spec with this dtype",
-                )
+        for array, ends in ((self.q, queries), (self.k, keys), (self.v, keys)):
             if poison and array is not self.q:
                 beyond = np.arange(array.shape[2]) >= ends[:, None]
                 array = np.where(beyond[:, None, :, None], np.nan, array)  # noqa: PLW2901
-            memory = own.whole(_laid_out(array, ends, layout))
-            found.append(own.view(converted(memory, library, device, name)))
+            memory = place.whole(_laid_out(array, ends, layout))
+            found.append(place.view(converted(memory, library, device, self.spec.dtype)))
         return found[0], found[1], found[2]
 
     def is_strided(self, library: str) -> bool:
@@ -131,7 +115,7 @@ class Inputs:
 
     def mask_tensor(
         self, library: str = "numpy", *, additive: bool = False, placed: str | None = None
-    ) -> Any:  # noqa: ANN401
+    ) -> Tensor:
         """Return the mask as an array, (B or 1, H or 1, T_q, T_k).
 
         Args:
@@ -182,7 +166,7 @@ def from_layout(spec: Spec, out: Array, layout: str) -> Array:
     return whole.transpose(0, 2, 1, 3)
 
 
-def converted(array: npt.NDArray[Any], library: str, device: str, dtype: str) -> Any:  # noqa: ANN401
+def converted(array: Tensor, library: str, device: str, dtype: str) -> Tensor:
     """Return an array of a library; torch and jax are imported when they are asked for."""
     require_known("library", library, _LIBRARIES)
     return _LIBRARIES[library](np.ascontiguousarray(array), device, dtype)
@@ -201,23 +185,23 @@ def require_device(library: str, device: str) -> None:
         ) from error
 
 
-def _numpy(array: npt.NDArray[Any], device: str, dtype: str) -> Any:  # noqa: ANN401
+def _numpy(array: Tensor, device: str, dtype: str) -> Tensor:
     del device
     return array.astype(numpy_dtype(dtype))
 
 
-def _torch(array: npt.NDArray[Any], device: str, dtype: str) -> Any:  # noqa: ANN401
+def _torch(array: Tensor, device: str, dtype: str) -> Tensor:
     torch = require("torch", extra="torch", purpose="tensors of torch")
     return torch.tensor(array).to(getattr(torch, stored_name(dtype))).to(device)
 
 
-def _jax(array: npt.NDArray[Any], device: str, dtype: str) -> Any:  # noqa: ANN401
+def _jax(array: Tensor, device: str, dtype: str) -> Tensor:
     jax = require("jax", extra="jax", purpose="arrays of jax")
     where = jax.devices(device)[0] if device else None
     return jax.device_put(_numpy(array, device, dtype), where)
 
 
-_LIBRARIES: dict[str, Callable[[npt.NDArray[Any], str, str], Any]] = {
+_LIBRARIES: dict[str, Callable[[Tensor, str, str], Tensor]] = {
     "numpy": _numpy,
     "torch": _torch,
     "jax": _jax,
@@ -241,8 +225,7 @@ class Place:
     # returns the memory of an array: a contiguous array that contains it
     whole: Callable[[Array], Array]
     # returns the array, of memory in numpy or torch; or a copy of it in jax
-    view: Callable[[Any], Any]
-    of_values: bool = False  # whether values alone lie so, for kernels that take strides of keys
+    view: Callable[[Tensor], Tensor]
 
     def flat(self, array: Array) -> Array:
         """Return what a kernel reads that takes an array as contiguous, whatever its strides."""
@@ -262,7 +245,7 @@ def _interleaved(array: Array) -> Array:
     return np.concatenate([gap, array, gap], axis=-1)
 
 
-def _middle(whole: Any) -> Any:  # noqa: ANN401
+def _middle(whole: Tensor) -> Tensor:
     width = whole.shape[-1] // _PARTS
     return whole[..., width : 2 * width]
 
@@ -275,7 +258,7 @@ def _beside_stale(array: Array, axis: int) -> Array:
     return both.reshape(shape)
 
 
-def _every_second(whole: Any, axis: int) -> Any:  # noqa: ANN401
+def _every_second(whole: Tensor, axis: int) -> Tensor:
     at = [slice(None)] * whole.ndim
     at[axis] = slice(None, None, 2)
     return whole[tuple(at)]
@@ -286,12 +269,12 @@ def _spread(axis: int) -> Place:
     return Place(partial(_beside_stale, axis=axis), partial(_every_second, axis=axis))
 
 
-def _turned(whole: Any) -> Any:  # noqa: ANN401
+def _turned(whole: Tensor) -> Tensor:
     return whole.swapaxes(1, 2) if whole.ndim > 3 else whole
 
 
 # A part of a larger array; every third part of rows, as of a product that makes q, k and v; every
-# other row, of all arrays or of values alone; every other entry (tokens or heads in some cases);
+# other row; every other entry (tokens or heads in some cases);
 # axes of heads and tokens swapped. A new place is two functions and a line here.
 PLACES: dict[str, Place] = {
     "contiguous": Place(np.ascontiguousarray, lambda whole: whole),
@@ -300,7 +283,6 @@ PLACES: dict[str, Place] = {
     ),
     "interleaved": Place(_interleaved, _middle),
     "spread": _spread(-2),
-    "values spread": replace(_spread(-2), of_values=True),
     "strided": _spread(-1),
     "swapped": Place(lambda array: np.ascontiguousarray(_turned(array)), _turned),
 }

@@ -5,20 +5,16 @@ rounding, by the numbers of a model (`exact.kernel_model`); rounding is monotone
 rounded. `kernels.enclosure` computes them.
 """
 
-import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from constructive.exact.kernel_model import KernelModel, kernel_model_named
-from constructive.kernels.answer import BASES, UNIT
-from constructive.kernels.enclosure import ExactInputs, enclose, enclose_lse, read
+from constructive.kernels.enclosure import enclose, read
 from constructive.kernels.spec import as_float64
 from constructive.support.arrays import Array, Booleans, frozen
 from constructive.support.errors import DataError, require_known, require_positive
 
-_OF_BASE = 4.0  # roundings of a log-sum-exp that is stored in another base
 _DIGITS = range(4, 18)  # Digits of numbers in a message: so many that they differ
 
 
@@ -33,7 +29,6 @@ class Intervals:
         judged: (B, H, T_q) False in rows that see no key where `fully_masked` is None
         model: what a kernel may do; `model.describe()` says it
         empty: (B, H, T_q) rows that see no key
-        given: the inputs
     """
 
     lower: Array
@@ -41,7 +36,6 @@ class Intervals:
     judged: Booleans
     model: KernelModel
     empty: Booleans
-    given: ExactInputs
 
     def __repr__(self) -> str:
         return f"<intervals of {self.model.name!r} for outputs {self.lower.shape}>"
@@ -79,104 +73,38 @@ class Intervals:
         """
         return not self.outside(out).any()
 
-    @cached_property
-    def lse(self) -> tuple[Array, Array]:
-        """The ends of intervals of log-sum-exps in base e, (B, H, T_q) each (Theorem 21).
-
-        A sink counts.
-        """
-        lower, upper = enclose_lse(self.given, self.model)
-        return frozen(lower), frozen(upper)
-
-    def outside_lse(
-        self, lse: object, *, base: str = "e", fully_masked_lse: float = -math.inf
-    ) -> Booleans:
-        """Return where a log-sum-exp is not in its interval, (B, H, T_q).
+    def check(self, out: object) -> None:
+        """Require that an output is inside.
 
         Args:
-            lse: (B, H, T_q), in float32 or more
-            base: "e" or "2"
-            fully_masked_lse: what a row has that sees no key; with sinks it is not judged
-
-        Raises:
-            DataError: for another shape
-            ParameterError: for another base
-        """
-        require_known("base", base, BASES)
-        found = as_float64(lse, "lse")
-        lower, upper = self.lse
-        if found.shape != lower.shape:
-            raise DataError(
-                f"the lse has shape {found.shape}, the intervals {lower.shape}",
-                witness=found.shape,
-                suggestion="(batch, heads, queries)",
-            )
-        rounding = _OF_BASE * UNIT * np.abs(found)
-        natural = found * BASES[base]
-        inside = (lower - rounding <= natural) & (natural <= upper + rounding)
-        agreed = (found == fully_masked_lse) | (np.isnan(found) & math.isnan(fully_masked_lse))
-        agreed |= self.given.sinks is not None
-        return np.asarray(~np.where(self.empty, agreed, inside) & self.judged)
-
-    def check(
-        self, out: object = None, *, lse: object = None, base: str = "e",
-        fully_masked_lse: float = -math.inf,
-    ) -> None:  # fmt: skip
-        """Require that an output, its log-sum-exps, or both are inside.
-
-        Args:
-            out: (B, H, T_q, d_v), or None
-            lse: (B, H, T_q), or None
-            base: of `lse`: "e" or "2"
-            fully_masked_lse: `lse` of a row that sees no key; with sinks it is not judged
+            out: (B, H, T_q, d_v)
 
         Raises:
             AssertionError: if not; it says where, and what was proved
-            DataError: for another shape, or if both are None
-            ParameterError: for another base
+            DataError: for another shape
         """
         __tracebackhide__ = True
-        if out is None and lse is None:
-            raise DataError("there is nothing to check", suggestion="check(out), or check(lse=lse)")
-        if out is not None:
-            self._require_inside(
-                as_float64(out, "out"), self.lower, self.upper, self.outside(out), "",
-                "bounds(.., fully_masked='nan'), or None to leave them out",
-            )  # fmt: skip
-        if lse is not None:
-            wrong = self.outside_lse(lse, base=base, fully_masked_lse=fully_masked_lse)
-            low, high = (
-                np.where(self.empty, fully_masked_lse, end / BASES[base])[..., None]
-                for end in self.lse
-            )
-            self._require_inside(
-                as_float64(lse, "lse")[..., None], low, high, wrong[..., None], "the lse ",
-                "check(.., fully_masked_lse=0.0), for example",
-            )  # fmt: skip
-
-    def _require_inside(
-        self, found: Array, lower: Array, upper: Array, wrong: Booleans, name: str, other: str
-    ) -> None:
-        """Raise for the worst number, in widths of intervals; a NaN is before all others."""
-        __tracebackhide__ = True
+        wrong = self.outside(out)
         if not wrong.any():
             return
-        with np.errstate(all="ignore"):
-            beyond = np.maximum(lower - found, found - upper) / (upper - lower)
+        found = as_float64(out)
+        with np.errstate(all="ignore"):  # the worst, in widths of intervals; a NaN is before all
+            beyond = np.maximum(self.lower - found, found - self.upper) / (self.upper - self.lower)
             share = np.where(wrong, np.where(np.isfinite(beyond), beyond, np.inf), -1.0)
         index = tuple(int(i) for i in np.unravel_index(np.argmax(share), share.shape))
         batch, head, query, entry = index
         where = f"query {query} of head {head}{f' of batch {batch}' if len(wrong) > 1 else ''}"
-        number, low, high = _told_apart(found[index], lower[index], upper[index])
+        number, low, high = _told_apart(found[index], self.lower[index], self.upper[index])
         count = int(self.judged.sum()) * wrong.shape[3]
         outside = f"(entry {entry}; {int(wrong.sum())} of {count} numbers are outside)"
         if self.empty[index[:3]]:
             raise AssertionError(
-                f"{where} sees no key: {name}{number} is not {low} {outside}\n"
-                f"Another convention for such rows: {other}"
+                f"{where} sees no key: {number} is not {low} {outside}\n"
+                "Another convention for such rows: bounds(.., fully_masked='nan'), or None to "
+                "leave them out"
             )
         raise AssertionError(
-            f"{where}: {name}{number} is not in [{low}, {high}] {outside}\n"
+            f"{where}: {number} is not in [{low}, {high}] {outside}\n"
             f"So this is not an evaluation of the model {self.model.name!r}: "
             f"{self.model.describe()}."
         )
@@ -248,7 +176,7 @@ def bounds(
         require_known("fully_masked", fully_masked, ("zeros", "nan"))
         lower[empty] = upper[empty] = 0.0 if fully_masked == "zeros" else np.nan
         judged = judged | empty
-    return Intervals(frozen(lower), frozen(upper), frozen(judged.copy()), row, frozen(empty), given)
+    return Intervals(frozen(lower), frozen(upper), frozen(judged.copy()), row, frozen(empty))
 
 
 def _told_apart(number: float, low: float, high: float) -> tuple[str, str, str]:

@@ -7,21 +7,19 @@ gradients of a shared row are within twice the slack of one.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from constructive.kernels.backward import Backward
-from constructive.kernels.gradients import NAMES
+from constructive.kernels.backward import NAMES, Backward
 from constructive.kernels.inputs import converted
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import as_float64, numpy_dtype
-from constructive.support.arrays import Array, Integers, first_place
+from constructive.support.arrays import Array, Integers, Tensor, first_place
 from constructive.support.errors import require, require_known
 
-Given = dict[str, npt.NDArray[Any]]  # q, k, v and mask
-Rows = Callable[[Any], Any]  # which rows of the first output another one has to equal
+Given = dict[str, Tensor]  # q, k, v and mask
+Rows = Callable[[Tensor], Tensor]  # which rows of the first output another one has to equal
 _TIMES = 3  # How often a kernel is called again
 _MOST_KEYS = 80  # Hidden keys that are added
 _EXACT = 2.0**-40  # Slack of log-sum-exps that are known bit for bit
@@ -95,7 +93,7 @@ class Difference:
 
 
 def invariance(
-    kernel: Callable[..., Any], problem: Problem | Backward, *,
+    kernel: Callable[..., Tensor], problem: Problem | Backward, *,
     claims: Iterable[str] | None = None, workspace: int | None = None,
     library: str = "numpy", device: str = "cpu",
 ) -> tuple[Difference, ...]:  # fmt: skip
@@ -167,7 +165,7 @@ def invariance(
 
 
 def _called(
-    kernel: Callable[..., Any], dtype: str, workspace: int | None, library: str, device: str
+    kernel: Callable[..., Tensor], dtype: str, workspace: int | None, library: str, device: str
 ) -> Callable[..., list[Array]]:
     """Return what calls a kernel with arrays of a library, and a workspace full of a number."""
 
@@ -210,7 +208,7 @@ def _compared(problem: Problem, *, exact: bool) -> tuple[npt.NDArray[np.bool_], 
 
 
 # -0 and a signalling NaN of each format: adding 0 changes the bits of these alone.
-_CANARIES: dict[str, npt.NDArray[Any]] = {
+_CANARIES: dict[str, Tensor] = {
     "float32": np.array([0x80000000, 0x7FA0DEAD], np.uint32),
     "float16": np.array([0x8000, 0x7D5A], np.uint16),
     "bfloat16": np.array([0x8000, 0x7FA5], np.uint16),
@@ -252,7 +250,7 @@ class Guarded:
         self.around, self.size = around, int(np.prod(shape))
         self._fresh = np.resize(_CANARIES[dtype], self.size + 2 * around)
         if library == "numpy":
-            whole: Any = self._fresh.view(numpy_dtype(dtype)).copy()
+            whole: Tensor = self._fresh.view(numpy_dtype(dtype)).copy()
         else:
             torch = require("torch", extra="torch", purpose="tensors of torch")
             signed = self._fresh.view(f"int{8 * self._fresh.itemsize}").copy()

@@ -11,7 +11,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from constructive.support.errors import (
 )
 
 Alignment = Literal["top-left", "bottom-right"]
+Scalar = TypeVar("Scalar", bound=np.generic)
 # Fields of masks that have a number for each sequence
 _LENGTHS = ("lengths", "starts", "queries", "keys")
 
@@ -346,7 +347,9 @@ class Given(Mask):
         return "given mask"
 
 
-def with_four_axes(name: str, array: npt.NDArray[Any], whole: tuple[int, ...]) -> npt.NDArray[Any]:
+def with_four_axes(
+    name: str, array: npt.NDArray[Scalar], whole: tuple[int, ...]
+) -> npt.NDArray[Scalar]:
     """Return an array with four axes, or raise if it does not broadcast to a shape."""
     given = (1,) * (len(whole) - array.ndim) + array.shape
     if len(given) > len(whole) or any(n not in {1, m} for n, m in zip(given, whole, strict=True)):
@@ -356,38 +359,6 @@ def with_four_axes(name: str, array: npt.NDArray[Any], whole: tuple[int, ...]) -
             suggestion="(batch, heads, queries, keys), with 1 for what all share",
         )
     return array.reshape(given)
-
-
-def tree_mask(parents: Iterable[int], context: int) -> Booleans:
-    """Return which keys the tokens of a tree see: the context, their ancestors and themselves.
-
-    Args:
-        parents: the parent of each token, -1 for none; parents come first
-        context: keys before the tree
-
-    Raises:
-        ParameterError: if a parent does not come before its token
-
-    Example:
-        >>> tree_mask([-1, 0, 0], context=1).astype(int)
-        array([[1, 1, 0, 0],
-               [1, 1, 1, 0],
-               [1, 1, 0, 1]])
-    """
-    given = list(parents)
-    found = np.zeros((len(given), context + len(given)), dtype=np.bool_)
-    found[:, :context] = True
-    for token, parent in enumerate(given):
-        if not -1 <= parent < token:
-            raise ParameterError(
-                f"parent {parent} of token {token} does not come before it",
-                witness=(token, parent),
-                suggestion="-1, or the number of a token before it",
-            )
-        if parent >= 0:
-            found[token] = found[parent]
-        found[token, context + token] = True
-    return found
 
 
 def require_masks(masks: object) -> tuple[Mask, ...]:

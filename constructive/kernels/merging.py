@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from constructive.kernels.checking import KernelError
 from constructive.kernels.inputs import converted
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import as_float64, output_of
-from constructive.support.arrays import Array, Booleans, Integers, first_place
+from constructive.support.arrays import Array, Booleans, Integers, Tensor, first_place
 from constructive.support.errors import (
     ParameterError,
     require_known,
@@ -68,7 +67,7 @@ class Merge:
     base: str
     sinks: Array | None = None
 
-    def tensors(self, library: str = "numpy", *, device: str = "cpu") -> tuple[Any, Any]:
+    def tensors(self, library: str = "numpy", *, device: str = "cpu") -> tuple[Tensor, Tensor]:
         """Return outputs in their format and log-sum-exps in float32.
 
         Args:

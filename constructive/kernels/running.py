@@ -4,20 +4,21 @@ import json
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from constructive.kernels.adapters.adapter import GROUPS, WIDTH, Adapter, Refused
+from constructive.kernels.adapters import GROUPS, WIDTH, Adapter, Refused
 from constructive.kernels.answer import sentence
 from constructive.kernels.batteries import MOST_DRAWS, STEP, Battery, problems, shapes, union
 from constructive.kernels.cases import CASES
 from constructive.kernels.checking import Report
+from constructive.kernels.masks import Mask
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import TAKES, Spec
+from constructive.support.arrays import Tensor
 from constructive.support.errors import ParameterError
 from constructive.support.files import replacing_folder
 from constructive.support.tensors import serialized
@@ -76,7 +77,7 @@ def suite_for(
         given["value_dim"] = None
     takes = adapter.can & set(TAKES)
     found = {
-        name: replace(spec, fully_masked=adapter.convention(spec))
+        name: replace(spec, fully_masked=adapter.fully_masked)
         for name, spec in shapes(given, (), takes, names).items()
     }
     return Battery(found, tuple(CASES), takes, "the adapter does not take it")
@@ -163,7 +164,7 @@ def export(
 ) -> int:
     """Write the problems of several specs into a folder, whole or not at all."""
     chosen = None if cases is None else tuple(cases)
-    entries: list[dict[str, Any]] = []
+    entries: list[dict[str, object]] = []
     with replacing_folder(folder, file_names(specs)) as new:
         for done, (shape, spec) in enumerate(specs.items()):
             report(f"export {shape}", done, len(specs))
@@ -204,9 +205,9 @@ def _name(shape: str, case: str, draw: int) -> str:
     return "-".join("".join(c if c.isalnum() else " " for c in words).split())
 
 
-def _tensors(problem: Problem) -> dict[str, npt.NDArray[Any]]:
+def _tensors(problem: Problem) -> dict[str, Tensor]:
     """Return the tensors of a problem by name."""
-    found = dict(zip("qkv", problem.tensors(dtype=problem.spec.dtype), strict=True))
+    found = dict(zip("qkv", problem.tensors(), strict=True))
     if problem.mask is not None:
         found["visible"] = problem.mask.astype(np.uint8)
     for name in ("bias", "sinks"):
@@ -220,7 +221,7 @@ def _tensors(problem: Problem) -> dict[str, npt.NDArray[Any]]:
     return found
 
 
-def _described(problem: Problem) -> dict[str, Any]:
+def _described(problem: Problem) -> dict[str, object]:
     """Return the options of a problem."""
     spec = problem.spec
     return {
@@ -245,5 +246,5 @@ def _described(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _fields(mask: Any) -> dict[str, Any]:  # noqa: ANN401 - each kind has its own
-    return {name: value for name, value in asdict(mask).items() if not hasattr(value, "shape")}
+def _fields(mask: Mask) -> dict[str, object]:
+    return {name: value for name, value in vars(mask).items() if not hasattr(value, "shape")}

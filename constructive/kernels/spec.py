@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, Literal, TypeVar, get_args
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from constructive.kernels.masks import (
     Window,
     require_masks,
 )
-from constructive.support.arrays import UNREADABLE, Array, Booleans, Integers, as_array
+from constructive.support.arrays import UNREADABLE, Array, Booleans, Integers, Tensor, as_array
 from constructive.support.errors import (
     ParameterError,
     require,
@@ -59,12 +59,12 @@ def stored_name(name: str) -> str:
     return "float32" if name == "tf32" else name
 
 
-def numpy_dtype(name: str) -> np.dtype[Any]:
+def numpy_dtype(name: str) -> np.dtype[np.generic]:
     """Return the numpy type of a format; ml_dtypes is imported if it has it."""
     if name not in _OF_ML_DTYPES:
         return np.dtype(stored_name(name))
     types = require("ml_dtypes", extra="kernels", purpose=f"a numpy array of {name}")
-    found: np.dtype[Any] = np.dtype(getattr(types, name))
+    found: np.dtype[np.generic] = np.dtype(getattr(types, name))
     return found
 
 
@@ -79,7 +79,7 @@ def holds(numbers: Format, values: npt.ArrayLike) -> bool:
 
 def as_float64(values: object, name: str = "the output") -> Array:
     """Return the numbers of an array or tensor of any library in float64; nothing is rounded."""
-    given: Any = values
+    given: Tensor = values
     if given is None:
         raise ParameterError(
             f"{name} is None", witness=None, suggestion="an array that the kernel returns"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from constructive.kernels.encodings import FORMS, Layout, Paged, Quantized
 from constructive.kernels.inputs import converted
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import as_float64
-from constructive.support.arrays import Array, Booleans, Integers, first_place
+from constructive.support.arrays import Array, Booleans, Integers, Tensor, first_place
 from constructive.support.errors import (
     ParameterError,
     require_known,
@@ -47,9 +47,9 @@ class Append:
     """
 
     paged: Paged
-    k: Any
-    v: Any
-    slots: Any
+    k: Tensor
+    v: Tensor
+    slots: Tensor
     after: tuple[Array, Array]
     token: Integers
 
@@ -193,8 +193,8 @@ class Selection:
         numbers: the scores as numbers
     """
 
-    scores: Any
-    lengths: Any
+    scores: Tensor
+    lengths: Tensor
     count: int
     case: str
     numbers: Array

@@ -1,13 +1,13 @@
 """A layer whose readout carries more bits than float64.
 
-Its values are a sum of float64 arrays, W_V = leading + corrections, each about 2^-53 of the one
-before. So every weight is an exact dyadic rational, stored in a format that everybody reads; and
+Its W_V is a sum of float64 arrays, value_weights + corrections, each about 2^-53 of the one before.
+So every weight is an exact dyadic rational, stored in a format that everybody reads; and
 the layer is evaluated in balls, since a float64 evaluation would throw those bits away.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,14 @@ from constructive.exact import balls
 from constructive.exact.balls import Balls, exact_matrix
 from constructive.exact.directed import upper, working_precision
 from constructive.layers.attention import attend, examples
-from constructive.layers.layer import FLOAT64_BITS, AttentionLayer, HeadShapes, Outputs, drawn
-from constructive.support.arrays import Array, Integers, private
+from constructive.layers.layer import (
+    FLOAT64_BITS,
+    ArithmeticOf,
+    AttentionLayer,
+    Outputs,
+    drawn,
+)
+from constructive.support.arrays import CHUNK_BYTES, Array, Integers, private
 from constructive.support.errors import ParameterError, PrecisionError, is_integer
 
 # A layer in ball arithmetic: attention (`exact.balls`), and the readout.
@@ -39,7 +45,7 @@ class Enclosed(NamedTuple):
 class BallLayer:
     """A layer ready for evaluation in balls of `prec` bits. Use `enclose`."""
 
-    layer: AttentionLayer  # the floats of what is enclosed, with all of W_Q and W_K
+    layer: AttentionLayer
     prec: int  # bits of the balls
     readout: arb_mat  # U, (H d, d_out), with f = U^T z
 
@@ -55,25 +61,25 @@ class BallLayer:
                 yield Enclosed(example, flat, output)
 
 
-def enclose(layer: "FloatLayer", prec: int) -> BallLayer:
+def enclose(layer: AttentionLayer, prec: int) -> BallLayer:
     """Return the layer in balls, all bits of its readout included."""
     with working_precision(prec):
         readout = effective_readout(layer)
-    return BallLayer(layer.leading, prec, readout)
+    return BallLayer(layer, prec, readout)
 
 
-def effective_readout(layer: "FloatLayer") -> arb_mat:
+def effective_readout(layer: AttentionLayer) -> arb_mat:
     """Return U with f = U^T z: (H d, d_out), at the precision in force."""
-    floats = layer.leading
-    output = floats.output_weights.reshape(floats.num_heads, floats.value_dim, -1)
-    last = exact_matrix(floats.readout_weights)
+    output = layer.output_weights.reshape(layer.num_heads, layer.value_dim, -1)
+    last = exact_matrix(layer.readout_weights)
+    corrections = layer.corrections if isinstance(layer, ExtendedLayer) else ()
     entries: list[arb] = []
-    for head in range(floats.num_heads):
-        values = exact_matrix(floats.value_weights[head])
-        for correction in layer.corrections:
+    for head in range(layer.num_heads):
+        values = exact_matrix(layer.value_weights[head])
+        for correction in corrections:
             values += exact_matrix(correction[head])
         entries += (values * (exact_matrix(output[head]) * last)).entries()
-    return arb_mat(floats.num_heads * floats.width, floats.target_dim, entries)
+    return arb_mat(layer.num_heads * layer.width, layer.target_dim, entries)
 
 
 def intermediate(enclosed: BallLayer, dataset: Dataset) -> arb_mat:
@@ -91,33 +97,37 @@ _WIDEST = 1 << 14  # Bits of working precision after which a solve is given up
 
 
 @dataclass(frozen=True, eq=False)
-class ExtendedLayer(HeadShapes):
+class ExtendedLayer(AttentionLayer):
     """Multi-head attention whose values are sums of float64 arrays.
 
-    It is evaluated in balls, of `precision` + 64 bits or more. Corrections are kept as a read-only
-    copy.
+    `layer(...)` and `max_error` are in balls, of `precision` + 64 bits or more; what else a layer
+    has leaves corrections out. They are kept as a read-only copy.
 
     Attributes:
-        leading: an `AttentionLayer` of float64 weights
-        corrections: (k, H, d, d_v), float64;
-            `W_V = leading.value_weights + corrections.sum(axis=0)`, exactly
+        query_weights: W_Q, and so on as for `AttentionLayer`
+        key_weights: W_K
+        value_weights: W_V, but for corrections
+        output_weights: W_O
+        readout_weights: W_D
+        corrections: (k, H, d, d_v), float64; `W_V = value_weights + corrections.sum(axis=0)`,
+            exactly
         precision: bits of the readout
 
     Raises:
         ParameterError: for corrections that do not fit, or are not finite
     """
 
-    leading: AttentionLayer
     corrections: Array
     precision: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "corrections", private("corrections", self.corrections))
-        shape = self.leading.value_weights.shape
+        shape = self.value_weights.shape
         fits = (
             self.corrections.ndim == 4
             and self.corrections.shape[1:] == shape
-            and self.corrections.dtype == self.leading.value_weights.dtype == np.float64
+            and self.corrections.dtype == self.value_weights.dtype == np.float64
             and np.isfinite(self.corrections).all()
         )
         bits = self.precision
@@ -135,77 +145,47 @@ class ExtendedLayer(HeadShapes):
             )
 
     @property
-    def first_bits(self) -> int:
-        """With how many bits enclosures start."""
-        return 2 * self.precision + self.leading.first_bits
-
-    @property
     def in_words(self) -> str:
         """In what numbers the weights are, in words."""
-        return f"{self.leading.in_words}, readout of {self.precision} bits"
-
-    def with_outputs(self, rng: np.random.Generator) -> "ExtendedLayer":
-        """Return the same f with random W_O and W_D; W_V undoes them exactly (`drawn`)."""
-        old = self.leading
-        values = old.value_weights, *self.corrections
-        given = Outputs(values, old.output_weights, old.readout_weights)
-        (first, *corrections), output, readout = drawn(given, rng)
-        leading = AttentionLayer(old.query_weights, old.key_weights, first, output, readout)
-        return ExtendedLayer(leading, np.stack(corrections), self.precision)
+        return f"{super().in_words}, readout of {self.precision} bits"
 
     @property
     def tensors(self) -> dict[str, Array]:
         """The weights by the names which files give them."""
-        return {**self.leading.tensors, "W_V_corrections": self.corrections}
-
-    @property
-    def query_weights(self) -> Array:  # type: ignore[override] # as read-only as a frozen field
-        """W_Q, of shape (H, d, d_h)."""
-        return self.leading.query_weights
-
-    @property
-    def key_weights(self) -> Array:  # type: ignore[override] # as read-only as a frozen field
-        """W_K, of shape (H, d, d_h)."""
-        return self.leading.key_weights
-
-    @property
-    def target_dim(self) -> int:
-        """d_out, the number of entries of the output."""
-        return self.leading.target_dim
+        return {**super().tensors, "W_V_corrections": self.corrections}
 
     @property
     def num_parameters(self) -> int:
         """The number of weights, each counted once however many bits it has."""
-        return self.leading.num_parameters
+        return super().num_parameters - self.corrections.size
 
-    def intermediate(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array:
-        """Return the intermediate representation Z in floats: (T, H d).
+    def with_outputs(self, rng: np.random.Generator) -> "ExtendedLayer":
+        """Return the same f with random W_O and W_D; W_V undoes them exactly (`drawn`)."""
+        values = self.value_weights, *self.corrections
+        given = Outputs(values, self.output_weights, self.readout_weights)
+        (first, *corrections), output, readout = drawn(given, rng)
+        weights = self.query_weights, self.key_weights, first, output, readout
+        return ExtendedLayer(*weights, np.stack(corrections), self.precision)
 
-        Args:
-            contexts: (T, n, d) or one shared (n, d)
-            queries: (T, d)
-
-        Raises:
-            DataError: if shapes do not fit the layer
-        """
-        return self.leading.intermediate(contexts, queries)
-
-    def check_fits(self, dataset: Dataset) -> None:
-        """Refuse a dataset that does not fit the layer."""
-        self.leading.check_fits(dataset)
-
-    def __call__(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> Array:
+    def __call__(
+        self,
+        contexts: npt.ArrayLike,
+        queries: npt.ArrayLike,
+        *,
+        chunk_bytes: int = CHUNK_BYTES,  # noqa: ARG002 - one example is evaluated at a time
+    ) -> Array:
         """Evaluate f in balls, and round to float64: (T, d_out).
 
         Args:
             contexts: (T, n, d) or one shared (n, d)
             queries: (T, d)
+            chunk_bytes: as for `AttentionLayer`, of no effect
 
         Raises:
             DataError: if shapes do not fit the layer
             PrecisionError: if an output cannot be enclosed
         """
-        inputs = self.leading.checked_inputs(contexts, queries)
+        inputs = self.checked_inputs(contexts, queries)
         nothing = np.zeros(len(inputs[1]))
         rows = enclose(self, self.precision + _GUARD_BITS)(Dataset(*inputs, nothing))
         outputs = np.array([[float(x) for x in row.output.entries()] for row in rows])
@@ -218,20 +198,13 @@ class ExtendedLayer(HeadShapes):
             )
         return outputs
 
-    def max_error(self, dataset: Dataset) -> float:
-        """Return an upper bound of `|f - y|` over the data, from balls.
-
-        Args:
-            dataset: T examples
-
-        Raises:
-            DataError: if shapes do not fit the layer
-        """
-        return float(self.column_errors(dataset).max())
-
-    def column_errors(self, dataset: Dataset) -> Array:
-        """Return the same bound for each entry of the output: (d_out,)."""
-        self.leading.check_fits(dataset)
+    def column_errors(
+        self,
+        dataset: Dataset,
+        arithmetic: ArithmeticOf | None = None,  # noqa: ARG002 - it is that of balls
+    ) -> Array:
+        """Return an upper bound of `|f - y|` for each entry of the output, from balls: (d_out,)."""
+        self.check_fits(dataset)
         enclosed = enclose(self, self.precision + _GUARD_BITS)
         bounds = [arb(0)] * dataset.target_dim
         for row in enclosed(dataset):
@@ -245,10 +218,19 @@ class ExtendedLayer(HeadShapes):
         return np.array([upper(bound) for bound in bounds])
 
     def __repr__(self) -> str:
-        return f"ExtendedLayer({self.leading!r}, precision={self.precision})"
+        return f"ExtendedLayer({super().__repr__()}, precision={self.precision})"
 
 
-FloatLayer: TypeAlias = AttentionLayer | ExtendedLayer
+def require_float_layer(layer: AttentionLayer, purpose: str) -> AttentionLayer:
+    """Return a layer of floats as it is. Raises ParameterError, with the purpose, for others."""
+    if isinstance(layer, AttentionLayer) and not isinstance(layer, ExtendedLayer):
+        return layer
+    kind = type(layer).__name__
+    raise ParameterError(
+        f"{purpose} hold floats, not the weights of {kind}",
+        witness=kind,
+        suggestion="a memorizer built with precision=53",
+    )
 
 
 def solve(

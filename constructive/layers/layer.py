@@ -17,7 +17,7 @@ Source: Mahdavi, Liao and Thrampoulidis (ICLR 2024), section 3.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -224,8 +224,6 @@ class AttentionLayer(HeadShapes):
         output_weights: W_O (H d_v, d_o); in layers that are built d_o is the larger one of d_v and
             d_out
         readout_weights: W_D (d_o, d_out)
-        corrections: of W_V, by arrays that are added to it exactly: none
-        first_bits: with how many bits enclosures start
         float_model: the model of floating-point programs that the layer is one of, in float32
 
     Raises:
@@ -246,14 +244,12 @@ class AttentionLayer(HeadShapes):
     output_weights: Array
     readout_weights: Array
 
-    corrections: ClassVar[tuple[Array, ...]] = ()
-    first_bits: ClassVar[int] = 128
-    float_model: ClassVar[str] = FLOAT32.name
+    float_model: ClassVar[str] = FLOAT32
 
     def __post_init__(self) -> None:
-        for name, weights in tuple(vars(self).items()):
-            object.__setattr__(self, name, private(name, weights))
-        _check_weights(self.tensors)
+        for field in fields(AttentionLayer):
+            object.__setattr__(self, field.name, private(field.name, getattr(self, field.name)))
+        _check_weights(self._floats)
 
     @classmethod
     def from_effective_readout(
@@ -353,6 +349,10 @@ class AttentionLayer(HeadShapes):
     @property
     def tensors(self) -> dict[str, Array]:
         """The weights by the names which files give them."""
+        return self._floats
+
+    @property
+    def _floats(self) -> dict[str, Array]:
         return {
             **self.head_tensors,
             "W_V": self.value_weights,
@@ -364,11 +364,6 @@ class AttentionLayer(HeadShapes):
     def in_words(self) -> str:
         """In what numbers the weights are, in words."""
         return f"{self.query_weights.dtype} weights"
-
-    @property
-    def leading(self) -> "AttentionLayer":
-        """The layer itself, which is all there is."""
-        return self
 
     def with_outputs(self, rng: np.random.Generator) -> "AttentionLayer":
         """Return the same f with random W_O and W_D; W_V undoes them exactly (`drawn`)."""
@@ -530,7 +525,7 @@ class AttentionLayer(HeadShapes):
         """
         kind = dtype_of(dtype)
         with np.errstate(over="ignore"):  # what is infinite then is refused
-            return AttentionLayer(*(array.astype(kind) for array in vars(self).values()))
+            return AttentionLayer(*(array.astype(kind) for array in self._floats.values()))
 
     def __repr__(self) -> str:
         return (

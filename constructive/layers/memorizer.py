@@ -13,7 +13,7 @@ import numpy.typing as npt
 from constructive.data.dataset import Dataset
 from constructive.data.labels import labels_of, require_classes
 from constructive.data.shapes import require_examples
-from constructive.layers.extended import ExtendedLayer, FloatLayer
+from constructive.layers.extended import ExtendedLayer, require_float_layer
 from constructive.layers.layer import (
     AttentionLayer,
     dtype_of,
@@ -24,9 +24,15 @@ from constructive.layers.record import (
     TrainedRecord,
     memorizer_sheet,
     read_record,
-    require_float_layer,
 )
-from constructive.support.arrays import UNREADABLE, Array, Integers, as_array
+from constructive.support.arrays import (
+    UNREADABLE,
+    Array,
+    Integers,
+    Rebuilt,
+    as_array,
+    private,
+)
 from constructive.support.errors import (
     DataError,
     ParameterError,
@@ -46,11 +52,11 @@ FORM = FileForm(
 )
 
 
-def _layer(arrays: dict[str, Array], precision: int) -> FloatLayer:
-    layer = AttentionLayer(*(arrays[name] for name in ("W_Q", "W_K", "W_V", "W_O", "W_D")))
+def _layer(arrays: dict[str, Array], precision: int) -> AttentionLayer:
+    w_q, w_k, w_v, w_o, w_d = (arrays[name] for name in ("W_Q", "W_K", "W_V", "W_O", "W_D"))
     if "W_V_corrections" in arrays:
-        return ExtendedLayer(layer, arrays["W_V_corrections"], precision)
-    return layer
+        return ExtendedLayer(w_q, w_k, w_v, w_o, w_d, arrays["W_V_corrections"], precision)
+    return AttentionLayer(w_q, w_k, w_v, w_o, w_d)
 
 
 if TYPE_CHECKING:
@@ -90,7 +96,7 @@ class HeadRecipe:
 
 
 @dataclass(frozen=True, eq=False)
-class Memorizer(Shown):
+class Memorizer(Rebuilt, Shown):
     """A layer whose weights were constructed to reproduce every target of a dataset.
 
     `repr` is one line, `str` a table, which notebooks show.
@@ -106,13 +112,15 @@ class Memorizer(Shown):
         DataError: for a record of more or fewer classes than the layer has outputs
     """
 
-    layer: FloatLayer
+    layer: AttentionLayer
     record: BuildRecord | TrainedRecord
     saturating: Array | None = None
 
     def __post_init__(self) -> None:
         require_single_target(self.layer.target_dim, scalar_targets=self.record.scalar_targets)
         require_classes(self.record.classes, self.layer.target_dim)
+        if self.saturating is not None:
+            object.__setattr__(self, "saturating", private("saturating", self.saturating))
 
     @property
     def built(self) -> BuildRecord:

@@ -1,4 +1,4 @@
-"""Kinds of layers, and records: how weights came to be, what was measured then, and tables."""
+"""Records: how weights came to be, what was measured then, and tables."""
 
 import dataclasses
 import math
@@ -11,38 +11,10 @@ from typing import Any, ClassVar
 from constructive.data.labels import Label, require_classes
 from constructive.exact.directed import fixed, percent
 from constructive.exact.float_model import STORAGES
-from constructive.layers.extended import FloatLayer
 from constructive.layers.layer import FLOAT64_BITS, AttentionLayer
 from constructive.support.arrays import Array
-from constructive.support.errors import ParameterError, require_known, shown, with_article
+from constructive.support.errors import require_known, shown, with_article
 from constructive.support.tables import Sheet, new_table
-
-# The layers of memorizers: multi-head attention with a linear readout, in three kinds of numbers.
-#
-# `layer(contexts, queries)` is `layer.intermediate(contexts, queries)` times the effective
-# readout, up to the rounding of its numbers. `max_error` is 0.0 only where outputs equal targets,
-# as it computes. `in_words` says in what numbers the weights are.
-#
-# W_V is one array, or a sum of several:
-#
-# - `leading`: the `AttentionLayer` of their floats, which is the layer itself if these are all
-# - `corrections`: arrays (H, d, d_v) of float64 that are added to the W_V of `leading`, exactly
-# - `first_bits`: with how many bits enclosures start
-#
-# Exports are of an `AttentionLayer` alone (`require_float_layer`).
-
-
-def require_float_layer(layer: FloatLayer, purpose: str) -> AttentionLayer:
-    """Return a layer of floats as it is. Raises ParameterError, with the purpose, for others."""
-    if isinstance(layer, AttentionLayer):
-        return layer
-    kind = type(layer).__name__
-    raise ParameterError(
-        f"{purpose} hold floats, not the weights of {kind}",
-        witness=kind,
-        suggestion="a memorizer built with precision=53",
-    )
-
 
 # How a decoder was built: its record, and how files are read for one.
 
@@ -166,7 +138,7 @@ class BuildRecord:
 
     constant: ClassVar[bool] = False
 
-    def summary(self, layer: FloatLayer) -> str:
+    def summary(self, layer: AttentionLayer) -> str:
         """Describe a memorizer in a line."""
         return (
             f"{self.construction}, T={self.num_examples} of {self.capacity}, "
@@ -178,11 +150,11 @@ class BuildRecord:
     def _error(self) -> str:
         return f"{self.max_error:.1e}" + " (own heads)" * self.own_heads
 
-    def title(self, layer: FloatLayer) -> str:
+    def title(self, layer: AttentionLayer) -> str:
         """Return the title of its table."""
         return f"{self.construction} heads, {layer.in_words}"
 
-    def facts(self, layer: FloatLayer) -> Facts:
+    def facts(self, layer: AttentionLayer) -> Facts:
         """Return the lines above the heads in its table, as names and texts."""
         bound = f"{self.formula} = {self.capacity} ({self.theorem})"
         if not self.formula:
@@ -221,20 +193,20 @@ class TrainedRecord:
     grouped: ClassVar[bool] = False
     context_size: ClassVar[int] = 0
 
-    def summary(self, layer: FloatLayer) -> str:
+    def summary(self, layer: AttentionLayer) -> str:
         """Describe a memorizer in a line."""
         return f"of {with_article(self.source)}, {layer!r}"
 
-    def title(self, layer: FloatLayer) -> str:
+    def title(self, layer: AttentionLayer) -> str:
         """Return the title of its table."""
         return f"weights of {with_article(self.source)}, {layer.in_words}"
 
-    def facts(self, layer: FloatLayer) -> Facts:
+    def facts(self, layer: AttentionLayer) -> Facts:
         """Return the lines of its table, as names and texts."""
         return (("layer", _sizes(layer, f"H = {layer.num_heads}")),)
 
 
-def _sizes(layer: FloatLayer, heads: str) -> str:
+def _sizes(layer: AttentionLayer, heads: str) -> str:
     return (
         f"{heads}, d = {layer.width}, d_h = {layer.head_dim}, {layer.num_parameters:,} parameters"
     )
@@ -314,7 +286,7 @@ def _is_size(
 _HEADINGS = "head", "examples", "sharpness", "saturated", "rank reached (estimate)"
 
 
-def memorizer_sheet(layer: FloatLayer, record: BuildRecord | TrainedRecord) -> Sheet:
+def memorizer_sheet(layer: AttentionLayer, record: BuildRecord | TrainedRecord) -> Sheet:
     """Return a few facts of a layer and its record, and a row for each head."""
     table = new_table(*_HEADINGS if record.heads else (), left=())
     for index, head in _abridged(record.heads):

@@ -17,6 +17,7 @@ from constructive.data.dataset import Dataset, different_inputs, token_numbers
 from constructive.exact import modular
 from constructive.exact.softmax import Point, Residues
 from constructive.layers.attention import attend, examples
+from constructive.layers.extended import ExtendedLayer
 from constructive.layers.layer import AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.recite.causal import picks
@@ -126,7 +127,7 @@ def _rank_numbers(
     _certificate: Certificate | None, memorizer: Memorizer, dataset: Dataset
 ) -> StoredNumbers:
     """Return the numbers that Rocq has to speak of: W_Q, W_K and the data."""
-    layer = memorizer.layer.leading
+    layer = memorizer.layer
     sizes, contexts = _sizes_of(layer, dataset), dataset.contexts_of(slice(None))
     arrays = contexts, dataset.queries, layer.query_weights, layer.key_weights
     return StoredNumbers(
@@ -142,7 +143,7 @@ def _rank_evidence(
     Raises ParameterError for weights and data of which the claim *rank* does not hold.
     """
     prime, value, chosen = _evidence_of(certificate, "rank", _columns, "certify --claims rank")
-    layer = memorizer.layer.leading
+    layer = memorizer.layer
     fits = 1 < value < prime < modular.LARGEST_MODULUS and len(chosen) == dataset.num_examples
     if not (fits and (np.diff(chosen) > 0).all() and chosen[-1] < layer.num_heads * layer.width):
         raise _not_about("rank", "these weights and data", (prime, value, len(chosen)))
@@ -267,10 +268,9 @@ def _error_numbers(
     NotConfirmableError for numbers beyond float64, and for W_O of another shape than H d_v x d_v.
     """
     layer, epsilon = memorizer.layer, _evidence_of(certificate, "error", _bound_of, "certify")
-    shape = ""
-    if isinstance(layer, AttentionLayer):
-        shape = f", W_O {' x '.join(map(str, layer.output_weights.shape))}"
-    if not isinstance(layer, AttentionLayer) or layer.output_weights.shape[1] != layer.value_dim:
+    extended = isinstance(layer, ExtendedLayer)
+    if extended or layer.output_weights.shape[1] != layer.value_dim:
+        shape = "" if extended else f", W_O {' x '.join(map(str, layer.output_weights.shape))}"
         raise NotConfirmableError(
             "the claim error is confirmed for float layers with W_O of shape H d_v x d_v",
             witness=type(layer).__name__ + shape,

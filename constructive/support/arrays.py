@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ Array = npt.NDArray[np.floating[Any]]
 Single = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
+Tensor: TypeAlias = Any  # an array or tensor of numpy, torch, jax or another library
 
 # Default size of temporary arrays: large enough for BLAS, small enough to stay in a cache.
 CHUNK_BYTES = 4 << 20

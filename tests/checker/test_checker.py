@@ -230,7 +230,8 @@ def paired(many):
 
 def corrected(memorizer, size):
     shape = (1, *memorizer.layer.value_weights.shape)
-    return Memorizer(ExtendedLayer(memorizer.layer, np.full(shape, size), 106), memorizer.record)
+    layer = ExtendedLayer(*memorizer.layer.tensors.values(), np.full(shape, size), 106)
+    return Memorizer(layer, memorizer.record)
 
 
 def test_corrections_are_judged_whatever_the_record_says(many, paired):
@@ -256,7 +257,7 @@ def test_a_file_with_corrections_of_no_bits_is_refused(paired, tmp_path):
 def test_corrections_are_bits_beyond_a_float(paired, precision):
     layer = paired.layer
     with pytest.raises(ParameterError, match="is not a number of bits beyond a float64"):
-        ExtendedLayer(layer, np.zeros((1, *layer.value_weights.shape)), precision)
+        ExtendedLayer(*layer.tensors.values(), np.zeros((1, *layer.value_weights.shape)), precision)
 
 
 def test_a_layer_which_inherits_is_judged_as_its_kind(many):

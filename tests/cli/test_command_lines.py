@@ -26,7 +26,7 @@ PAGE = (
 KERNELS = """
 from dataclasses import replace
 from constructive.kernels import ADAPTERS
-from constructive.kernels.adapters.adapter import Adapter
+from constructive.kernels.adapters import Adapter
 
 number = 7
 few = replace(ADAPTERS["torch"], can=frozenset())
@@ -37,7 +37,7 @@ small = Adapter(
 )
 """
 SILENT = """
-from constructive.kernels.adapters.adapter import Adapter
+from constructive.kernels.adapters import Adapter
 silent = Adapter(library="numpy", layout="BHTd", models={}, fully_masked="zeros")
 """
 ANSWERS = {
@@ -207,19 +207,19 @@ def test_done(said, tmp_path, lines, status, words, new):
 # Words of an error.
 REFUSED = [
     # usage says what is wrong with an option before files are looked at
-    ("build none.npz --heads 0 -o missing/x", "--heads=0 is less than 1"),
-    ("build none.npz --head-dim 0", "--head-dim=0 is less than 1"),
+    ("build none.npz --heads 0 -o missing/x", "--heads 0 is less than 1"),
+    ("build none.npz --head-dim 0", "--head-dim 0 is less than 1"),
     ("build data.npz --construction magic", "Usage: ... 'magic'"),
-    ("build data.npz --jobs 1000000000000000000000", "is not from 1 to 1024 ... try: --jobs=1024"),
-    ("instances check folder --jobs 0", "--jobs=0 is not"),
-    ("certify none none --jobs 0", "--jobs=0 is not"),
-    ("capacity none --head-dim 0", "--head-dim=0 is less"),
+    ("build data.npz --jobs 1000000000000000000000", "is not from 1 to 1024 ... try: --jobs 1024"),
+    ("instances check folder --jobs 0", "--jobs 0 is not"),
+    ("certify none none --jobs 0", "--jobs 0 is not"),
+    ("capacity none --head-dim 0", "--head-dim 0 is less"),
     ("capacity --width 3", "the number of heads is missing"),
     ("capacity --heads 3 --width 3", "neither a dataset nor its sizes are given"),
-    ("generate uniform -T 7 -n 3 -d 5 --seed -1", "--seed=-1 is less than 0"),
-    ("recite none --limit 0", "--limit=0 is less"),
+    ("generate uniform -T 7 -n 3 -d 5 --seed -1", "--seed -1 is less than 0"),
+    ("recite none --limit 0", "--limit 0 is less"),
     ("recite none --unit lines", "Usage: ... '--unit'"),
-    ("continue none the --length 0", "--length=0 is less"),
+    ("continue none the --length 0", "--length 0 is less"),
     ("demo --examples few", "Usage: ... '--examples'"),
     # making things
     ("generate uniform -T 1000000000000000 -n 32 -d 64 -o x.npz", "ParameterError: ... memory"),
@@ -246,7 +246,8 @@ REFUSED = [
     ("certify m.safetensors t.json", "FormatError: m.safetensors is not a dec"),
     ("certify m.safetensors c.json", "FormatError: ... is not a dataset"),
     ("certify d.safetensors t.json --claims error", "not claims about decoders"),
-    ("certify m.safetensors data.npz --claims 'rank errors'", "are not claims"),
+    ("certify m.safetensors data.npz --claims 'rank errors'",
+     "ParameterError: --claims rank errors are not claims"),
     ("certify m.safetensors data.npz --claims ''", "are not claims"),
     ("certify m.safetensors data.npz --claims grouping --epsilon 1e-20",
      "does not take --epsilon"),
@@ -322,7 +323,7 @@ REFUSED = [
         ("torch --shape '77 x 77'", "Usage: ... causal, more keys"),
         ("torch --case worst", "Usage: ... fine scale"),
         ("torch --shape tiny --case 'soft cap'", "no case applies"),
-        ("openvino", "MissingExtraError: ... pip install openvino"),
+        ("jax", "MissingExtraError: ... pip install jax"),
         ("kernel_file:Nothing", "cannot be loaded"),
         ("no_such_module:Kernel", "cannot be loaded"),
         ("kernel_file:number", "is not an adapter ... witness: int"),

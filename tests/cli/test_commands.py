@@ -253,7 +253,7 @@ FEW = ["--shape", "tiny", "--shape", "causal, more keys", "--case", "last", "--c
 OWN = """
 from dataclasses import replace
 from constructive.kernels import ADAPTERS
-from constructive.kernels.adapters.torch_attention import sdpa
+from constructive.kernels.adapters import sdpa
 
 def leaking(q, k, v, attn_mask=None, **options):
     if attn_mask is not None:
@@ -277,7 +277,7 @@ def test_list_says_what_is_installed(run):
     lines = {line.split()[0]: line for line in text.splitlines() if line[:1].isalpha()}
     pytest.importorskip("torch")
     assert "2." in lines["torch"]
-    assert "not installed" in lines["openvino"]
+    assert "not installed" in lines["jax"]
 
 
 @pytest.mark.parametrize("command", ["run", "export"])

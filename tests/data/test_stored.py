@@ -455,7 +455,7 @@ MADE = {
     "some of a Dataset": lambda: Dataset([[1, 0], [1, 1]], [[2, 3], [4, 6]], [5, 7]).take([1, 0]),
     "drawn": lambda: generators.uniform(num_examples=7, context_size=3, width=5),
     "AttentionLayer": layer,
-    "ExtendedLayer": lambda: ExtendedLayer(layer(), np.zeros((1, 2, 3, 1)), 106),
+    "ExtendedLayer": lambda: ExtendedLayer(*layer().tensors.values(), np.zeros((1, 2, 3, 1)), 106),
     "RationalDataset": lambda: RationalDataset([[1, 0], [1, 1]], [[2, 3]], [Fraction(1, 3)]),
     "RationalLayer": lambda: RationalLayer(*[np.full((1, 1, 1), Fraction(1))] * 2, np.eye(1)),
     "Memorizer": lambda: build_memorizer(
@@ -471,7 +471,11 @@ COPIES = {
     "first pickle": lambda thing: pickle.loads(pickle.dumps(thing, protocol=0)),  # noqa: S301
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
-    "replace": dataclasses.replace,
+    "replace": lambda thing: (
+        Dataset(thing.contexts, thing.queries, thing.targets)  # whose `source` is no argument
+        if isinstance(thing, Dataset)
+        else dataclasses.replace(thing)
+    ),
 }
 
 
@@ -540,7 +544,7 @@ def test_what_happens_to_the_original_changes_nothing(way):
     made += [weights.copy() for weights in layer().tensors.values()]
     given = [WAYS[way](values) for values in made]
     data, kept = Dataset(*given[:3]), AttentionLayer(*given[4:])
-    extended = ExtendedLayer(kept, given[3], 106)
+    extended = ExtendedLayer(*kept.tensors.values(), given[3], 106)
     for values in (*made, *given):
         if isinstance(values, np.ndarray):
             values.flags.writeable = True
@@ -559,7 +563,7 @@ def test_weights_that_are_not_arrays_and_weights_with_gradients():
         AttentionLayer(*weights)
     assert "torch.stack" in caught.value.suggestion
     with pytest.raises(ParameterError, match="corrections is not an array"):
-        ExtendedLayer(layer(), [[1], [1, 2]], 106)
+        ExtendedLayer(*layer().tensors.values(), [[1], [1, 2]], 106)
     weights[1] = torch.ones((2, 3, 2), dtype=torch.float64, requires_grad=True)
     kept = AttentionLayer(*weights)
     with torch.no_grad():

@@ -1,5 +1,6 @@
 """Enclosures hold the truth; readouts of more bits than float64 has, and of rational numbers."""
 
+import dataclasses
 from fractions import Fraction
 
 import flint
@@ -26,8 +27,7 @@ from constructive import (
     strategies,
 )
 from constructive.exact import balls
-from constructive.exact.balls import relevant_tokens
-from constructive.exact.float_enclosure import bounded_logits, head_factors
+from constructive.exact.balls import bounded_logits, head_factors, relevant_tokens
 from constructive.layers import extended
 
 # Balls hold the truth, as mpmath finds it at sixty digits.
@@ -123,7 +123,7 @@ def test_solutions_in_balls():
 
 def worst_by_mpmath(memorizer, data, examples, digits):
     layer = memorizer.layer
-    found = exact_outputs(layer.leading, data, examples, digits, tuple(layer.corrections))
+    found = exact_outputs(layer, data, examples, digits, tuple(layer.corrections))
     with mpmath.workdps(digits):
         targets = data.target_matrix[list(examples)].tolist()
         return max(
@@ -144,7 +144,7 @@ def test_bits_beyond_float64_shrink_the_error(bits):
     assert worst <= memorizer.max_error(data)
     assert (memorizer.predict(data.contexts, data.queries) == data.targets).all()
     assert f"readout of {bits} bits" in str(memorizer)
-    first, second, _ = memorizer.layer.leading.output_weights.reshape(3, 3, 3)
+    first, second, _ = memorizer.layer.output_weights.reshape(3, 3, 3)
     assert not (first == second).all()  # W_O tells heads apart
 
 
@@ -221,7 +221,7 @@ def test_more_bits_are_suggested_up_to_the_most_that_there_are():
     memorizer = build_memorizer(data, num_heads=3, precision=106)
     for make in (
         lambda bits: build_memorizer(data, num_heads=3, precision=bits),
-        lambda bits: ExtendedLayer(memorizer.layer.leading, memorizer.layer.corrections, bits),
+        lambda bits: dataclasses.replace(memorizer.layer, precision=bits),
     ):
         with pytest.raises(ParameterError, match="4097"):
             make(4097)
@@ -238,7 +238,7 @@ def test_refusals():
     ):
         memorizer.astype(np.float32)
     with pytest.raises(ParameterError, match=r"corrections .* do not fit values"):
-        ExtendedLayer(memorizer.layer.leading, np.zeros((1, 2, 2, 1)), 100)
+        dataclasses.replace(memorizer.layer, corrections=np.zeros((1, 2, 2, 1)))
     with pytest.raises(PrecisionError, match="misses the targets") as caught:
         build_memorizer(data, num_heads=2, precision=54, tolerance=1e-40)
     assert caught.value.suggestion == "precision=108"

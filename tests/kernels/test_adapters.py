@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from constructive.kernels import ADAPTERS, Problem, Spec
-from constructive.kernels.adapters.adapter import BIAS, Refused
+from constructive.kernels.adapters import BIAS, Refused
 from constructive.kernels.batteries import SUITE
 from constructive.kernels.intervals import bounds
 from constructive.kernels.masks import Boolean, Causal, RightPadding, Window
@@ -51,7 +51,7 @@ def test_released_libraries_are_exact(name):
     names = list(adapter.models)
     for dtype in {names[-1]} if name in FEW else {names[0], names[-1]}:
         specs = {
-            shape: replace(spec, dtype=dtype, fully_masked=adapter.convention(spec))
+            shape: replace(spec, dtype=dtype, fully_masked=adapter.fully_masked)
             for shape, spec in SMALL.items()
             if shape in FEW.get(name, SMALL)
         }

@@ -15,14 +15,11 @@ from constructive.kernels import (
     Quantized,
     Rotated,
     Spec,
-    battery,
     check,
     examine,
-    packed_mask,
-    union,
 )
 from constructive.kernels.encodings import FORMS, rotate
-from constructive.kernels.masks import Boolean, Causal, Given, RightPadding, tree_mask
+from constructive.kernels.masks import Boolean, Causal, RightPadding
 from constructive.kernels.problem import attempt
 from constructive.support.errors import ParameterError
 
@@ -398,24 +395,6 @@ def test_gathered_keys_of_pages():
         assert found == sorted(map(bytes, problem.k[b].swapaxes(0, 1)[keys].astype("float32")))
     with pytest.raises(ParameterError, match="more than width"):
         Gathered.of(problem, width=2)
-
-
-def test_packed_masks_of_trees():
-    tree = Given(tree_mask([-1, 0, 0, 1, 1, 2, 5], 30))
-    problems = list(battery(heads=(4, 2), queries=7, keys=37, masks=[tree]))
-    assert union(problems) == 1.0
-    bits, ends = packed_mask(problems[0])
-    size = 7 * 37
-    assert ends.tolist() == [0, -(-size // 8), 2 * -(-size // 8)]
-    back = np.unpackbits(bits[ends[1] :], bitorder="little")[:size].reshape(7, 37)
-    assert np.array_equal(back, tree.allowed)
-    flat, starts = packed_mask(problems[0], bits=False)
-    assert np.array_equal(flat[starts[1] :].reshape(7, 37), tree.allowed)
-    wrong = np.unpackbits(bits[ends[1] :], bitorder="big")[:size].reshape(7, 37).astype(bool)
-    reports = [
-        examine(each, attend(each.q, each.k, each.v, each, visible=wrong)) for each in problems
-    ]
-    assert not any(report.passed for report in reports)
 
 
 # Values inside keys

@@ -12,7 +12,7 @@ from constructive.kernels import (
     examine,
     packed_four_bits,
 )
-from constructive.kernels.adapters.runtimes import evaluated, graph
+from constructive.kernels.adapters import evaluated, graph
 from constructive.kernels.masks import Causal
 from constructive.kernels.problem import attempt
 

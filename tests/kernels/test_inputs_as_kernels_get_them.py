@@ -5,8 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
-from kernels_of_tests import plain, softmax_average
+from kernels_of_tests import softmax_average
 from pytorch import torch
 
 from constructive.kernels import (
@@ -19,7 +18,6 @@ from constructive.kernels import (
 )
 from constructive.kernels.inputs import PLACES
 from constructive.kernels.masks import Boolean, Causal, VariableLengths
-from constructive.strategies import problems, specs
 from constructive.support.errors import ParameterError
 
 SPEC = Spec(batch=2, heads=(4, 2), queries=9, keys=21)
@@ -95,12 +93,6 @@ def test_the_memory_of_a_report_can_be_given_back():
     for memory in (Paged.of(problem, page_size=4), "spread", None):
         report = examine(problem, problem.expected, memory=memory)
         assert examine(problem, problem.expected, memory=report.memory).memory is report.memory
-
-
-@given(problems(specs(max_keys=20)))
-def test_drawn_problems_follow_from_their_hypotheses(problem):
-    problem.verify()
-    check(problem, plain(problem))
 
 
 def test_additive_masks_and_options_of_torch():

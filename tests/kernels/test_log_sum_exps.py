@@ -3,11 +3,9 @@
 A bug is a row: what it does to a right result, and words that must occur in the message.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from kernels_of_tests import LOG2E, SINGLE, Encoded, logits_of
+from kernels_of_tests import LOG2E, SINGLE, Encoded
 
 from constructive.exact.float_model import FORMATS, nearest
 from constructive.kernels import (
@@ -15,7 +13,6 @@ from constructive.kernels import (
     Problem,
     Spec,
     battery,
-    bounds,
     check,
     diagnose,
     examine,
@@ -23,9 +20,8 @@ from constructive.kernels import (
     problems,
 )
 from constructive.kernels.answer import LN2
-from constructive.kernels.cases import Draft
 from constructive.kernels.masks import Causal, RightPadding, VariableLengths
-from constructive.support.errors import DataError, ParameterError
+from constructive.support.errors import ParameterError
 
 SHAPE = {"batch": 2, "heads": (4, 2), "queries": 21, "keys": 40, "head_dim": 64}
 MASKS = {
@@ -393,99 +389,3 @@ def test_merges_of_other_shapes_and_numbers_are_refused():
     for arguments in ({"states": 1}, {"value_dim": 1}, {"base": "10"}, {"dtype": "int8"}):
         with pytest.raises(ParameterError):
             next(merges(**arguments))
-
-
-# Intervals.
-
-
-def random_problem(dtype, seed, mask):
-    """A problem whose queries, keys and values are drawn: no case, but inputs of any kernel."""
-    random, problem = (
-        np.random.default_rng(seed),
-        Problem.build(Spec(**SHAPE | MASKS[mask] | {"dtype": dtype}), "last"),
-    )
-    form = problem.spec.inputs
-    q, k, v = (
-        nearest(random.normal(size=array.shape) * random.choice((0.5, 2.0, 6.0)), form)
-        for array in (problem.q, problem.k, problem.v)
-    )
-    return replace(problem, draft=Draft(q, k), v=v)
-
-
-@pytest.mark.parametrize("mask", ["none", "rows without keys", "sink", "scale", "soft cap"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_intervals_contain_the_lse_of_right_kernels_alone(dtype, mask):
-    for seed in range(4):
-        problem = random_problem(dtype, seed, mask)
-        spec = problem.spec
-        for model, splits in (("flash", 1), ("split", 3)):
-            inside = bounds(
-                problem.q, problem.k, problem.v, problem.visible, spec.factor, f"{model} {dtype}",
-                softcap=spec.soft_cap, sinks=problem.sinks,
-            )  # fmt: skip
-            for base in ("e", "2"):
-                out, lse = kernel(problem, splits=splits, base=base)
-                inside.check(out, lse=lse, base=base)
-                for wrong in (lse + 0.7, lse * 1.4427):
-                    assert inside.outside_lse(wrong, base=base).any()
-                if dtype == "float32":
-                    assert inside.outside_lse(rounded("bfloat16")(None, lse), base=base).any()
-                with pytest.raises(AssertionError, match="the lse"):
-                    inside.check(lse=lse - 1.0, base=base)
-
-
-def test_intervals_have_room_for_what_is_stored():
-    outside = 0
-    for seed in range(6):
-        problem = random_problem("bfloat16", seed, "none")
-        form = problem.spec.inputs
-        logits = nearest(logits_of(problem), form)
-        top = logits.max(-1, keepdims=True)
-        weights = nearest(np.exp(logits - top), form)
-        lse = top[..., 0] + np.log(weights.sum(-1))
-        arguments = problem.q, problem.k, problem.v
-        assert not bounds(*arguments, model="logits bfloat16").outside_lse(lse).any()
-        outside += bounds(*arguments, model="flash float32").outside_lse(lse).sum()
-        exact = np.log(nearest(np.exp(logits_of(problem) - top), form).sum(-1)) + top[..., 0]
-        assert not bounds(*arguments, model="flash bfloat16").outside_lse(exact).any()
-        outside += bounds(*arguments, model="flash float32").outside_lse(exact).sum()
-    assert outside > 0
-
-
-def test_intervals_of_the_lse_are_where_the_exact_one_is():
-    problem = random_problem("float32", 1, "none")
-    low, high = bounds(problem.q, problem.k, problem.v, model="flash float32").lse
-    logits = logits_of(problem)
-    exact = logits.max(-1) + np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1))
-    assert (low < exact).all()
-    assert (exact < high).all()
-    assert ((high - low) < 2e-3 * (1.0 + np.abs(exact))).all()
-
-
-def test_the_lse_of_a_row_without_keys_is_the_convention_that_is_said():
-    problem = random_problem("float32", 0, "rows without keys")
-    arguments = problem.q, problem.k, problem.v, problem.visible
-    inside = bounds(*arguments, model="flash float32")
-    _, lse = kernel(problem)
-    assert (lse[inside.empty] == -np.inf).all()
-    for wrong in (0.0, 5.0, np.inf, np.nan):
-        other = np.where(inside.empty, wrong, lse)
-        assert (inside.outside_lse(other) == inside.empty).all()
-        inside.check(lse=other, fully_masked_lse=wrong)
-        with pytest.raises(AssertionError, match=r"sees no key: the lse \S+ is not -inf "):
-            inside.check(lse=other)
-        with pytest.raises(AssertionError, match=r"sees no key: the lse \S+ is not -7 "):
-            inside.check(lse=other, fully_masked_lse=-7.0)
-        bounds(*arguments, model="flash float32", fully_masked=None).check(lse=other)
-
-
-def test_intervals_refuse_what_is_no_lse():
-    problem = random_problem("float32", 0, "none")
-    inside = bounds(problem.q, problem.k, problem.v, model="flash float32")
-    with pytest.raises(DataError, match="nothing to check"):
-        inside.check()
-    for given in ({"lse": np.zeros(3)}, {"out": np.zeros(3)}):
-        with pytest.raises(DataError, match="shape"):
-            inside.check(**given)
-    with pytest.raises(ParameterError, match="base"):
-        inside.check(lse=np.zeros((2, 4, 21)), base="10")

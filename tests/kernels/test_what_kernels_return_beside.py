@@ -6,7 +6,7 @@ import pytest
 from kernels_of_tests import logits_of, plain
 
 from constructive.kernels import Problem, Spec, battery, check, diagnose, examine
-from constructive.kernels.masks import Boolean, Causal, Given, RightPadding, tree_mask
+from constructive.kernels.masks import Boolean, Causal, Given, RightPadding
 from constructive.support.errors import ParameterError
 
 FLOAT8 = {"float8_e4m3fn": ml_dtypes.float8_e4m3fn, "float8_e5m2": ml_dtypes.float8_e5m2}
@@ -102,7 +102,7 @@ def test_scales_may_be_applied_by_their_root():
 
 
 @pytest.mark.parametrize(
-    "mask", [tree_mask([-1, 0, 0, 1, 1, 2, 5], 50), np.tri(70, 90, 20, dtype=bool)]
+    "mask", [np.random.default_rng(1).random((7, 57)) < 0.5, np.tri(70, 90, 20, dtype=bool)]
 )
 def test_a_large_mask_is_in_the_line_that_repeats_a_problem(mask):
     queries, keys = mask.shape

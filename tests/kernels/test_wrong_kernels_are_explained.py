@@ -97,18 +97,6 @@ def test_strides_that_are_ignored(placed, what, words):
     assert any(f"{words} are read as if they had no strides" in line for line in said), said
 
 
-def test_values_that_lie_elsewhere_than_keys_show_strides_of_keys():
-    def kernel(problem):
-        k, v = (np.repeat(x, 2, 1) for x in (problem.k, PLACES["spread"].flat(problem.v)))
-        return softmax_average(problem.q, k, v, problem.visible, problem.spec.factor)
-
-    given = battery(queries=20, keys=33, head_dim=16, heads=(4, 2), cases=["random", "ties"])
-    said = diagnose([examine(each, kernel(each), memory="values spread") for each in given])
-    assert any("values are read with the strides of keys" in line for line in said), said
-    q, k, v = next(iter(given)).tensors("numpy", placed="values spread")
-    assert (q.flags.contiguous, k.flags.contiguous, v.flags.contiguous) == (True, True, False)
-
-
 def test_one_key_more_than_many_is_told():
     masks = Causal("bottom-right"), Window(127, 0)
     problem = Problem.build(Spec(queries=1, keys=333, masks=masks), "uniform")

@@ -181,7 +181,7 @@ def onnx_reference_bfloat16():
     import onnx
     from onnx.reference import ReferenceEvaluator
 
-    from constructive.kernels.adapters.runtimes import graph
+    from constructive.kernels.adapters import graph
 
     for dtype in (ml_dtypes.bfloat16, np.float32):
         q, k, v = np.zeros((1, 1, 1, 8)), np.zeros((1, 1, 2000, 8)), np.ones((1, 1, 2000, 8))
@@ -271,7 +271,7 @@ def onnxruntime_padding():
     """
     import onnxruntime
 
-    from constructive.kernels.adapters.runtimes import evaluated, graph
+    from constructive.kernels.adapters import evaluated, graph
 
     q, k, v = _outweighed((1, 2, 8))
     given = {"q": q[:, :1], "k": k, "v": v}

@@ -34,7 +34,8 @@ from constructive.kernels import (
 from constructive.kernels.inputs import STRIDED
 from constructive.kernels.masks import Chunked, RightPadding
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "kernels"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "kernels"))
 
 import test_encodings as encoded
 import test_gradients as gradients

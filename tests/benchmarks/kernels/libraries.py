@@ -131,6 +131,8 @@ def as_many_keys(spec: Any) -> bool:
 
 def _of_adapters() -> list[Row]:
     """Return a row for each adapter."""
+    from of_others import ADAPTERS as OTHERS
+
     from constructive.kernels.adapters import ADAPTERS
     from constructive.kernels.running import suite_for
 
@@ -138,9 +140,9 @@ def _of_adapters() -> list[Row]:
         def battery(self, dtype: str) -> Battery:
             return suite_for(self.adapter, dtype)
 
-        def fixed(self, spec: Any) -> dict[str, Any]:
+        def fixed(self, _: Any) -> dict[str, Any]:
             more = {} if "grouped heads" in self.adapter.can else {"heads": (4, 4)}
-            return more | {"fully_masked": self.adapter.convention(spec)}
+            return more | {"fully_masked": self.adapter.fully_masked}
 
         def applies(self, _: Any) -> bool:
             return True
@@ -149,8 +151,7 @@ def _of_adapters() -> list[Row]:
             return self.adapter.refuses(problem)
 
     found = []
-    for name in ADAPTERS:
-        adapter = ADAPTERS[name]
+    for name, adapter in (ADAPTERS | OTHERS).items():
         modules = {module.split(".")[0] for module in adapter.packages}
         formats = tuple(adapter.models)
         on_cuda = tuple(d for d in formats if d != "float64") if "cuda" in adapter.devices else ()

@@ -6,7 +6,7 @@ import warnings
 import packed
 from libraries import OF_FLASH, SHORT, Row
 
-from constructive.kernels.adapters.adapter import Refused
+from constructive.kernels.adapters import Refused
 from constructive.kernels.masks import Causal
 
 _ALL = ("float32", *SHORT)

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from constructive.kernels import Backward, Problem, Quantized, Spec, bounds, examine, merges
-from constructive.kernels.adapters.adapter import Refused
+from constructive.kernels.adapters import Refused
 from constructive.kernels.checking import arranged
 from constructive.kernels.inputs import from_layout
 from constructive.kernels.masks import Boolean, Causal
@@ -187,7 +187,7 @@ def inside(result):
             found = result.run(f"random {name}", row.compute, problem, result.device)
             if found is None:
                 continue
-            out, lse = _parted(row, problem, found)
+            out, _ = _parted(row, problem, found)
             q, k, v = problem.tensors()
             given = {"scale": problem.spec.factor, "model": model, "fully_masked": None}
             inside = bounds(q, k, v, problem.mask, **given)
@@ -197,13 +197,6 @@ def inside(result):
             result.counts["outside"] += int(outside.sum())
             if outside.any():
                 result.wrong.append(f"INTERVAL {name}, size {size:g}: {int(outside.sum())} outside")
-            if lse is not None:
-                says = {k: v for k, v in row.says.items() if k in ("base", "fully_masked_lse")}
-                wrong = inside.outside_lse(lse, **says)
-                result.counts["numbers"] += lse.size
-                result.counts["outside"] += int(np.sum(wrong))
-                if np.any(wrong):
-                    result.wrong.append(f"INTERVAL lse {name}, size {size:g}: {int(np.sum(wrong))}")
 
 
 def _parted(row, problem, found):
