@@ -343,9 +343,9 @@ def _unit_directions(base: Base, dataset: Dataset, point: Point) -> tuple[Array,
         for head in range(heads):
             average = averages[:, head, np.newaxis]
             centred = modular.reduce(tokens - average, prime)
-            seen = modular.product(centred, readouts[head], prime) * shares[:, head, :, np.newaxis]
-            seen = modular.reduce(seen, prime).transpose(0, 2, 1)
-            moved = modular.product(seen, centred, prime)  # rows (C U)_j, with the covariance C
+            seen = modular.product(centred, readouts[head], prime)
+            seen = modular.reduce(seen * shares[:, head, :, np.newaxis], prime)
+            moved = modular.product(seen.transpose(0, 2, 1), centred, prime)  # rows (C U)_j
             asked = modular.product(queries, query[head], prime)[:, :, np.newaxis]
             keyed = modular.product(moved, key[head], prime)[:, :, np.newaxis]
             parts = (

@@ -278,7 +278,7 @@ Definition free_keys (h : 'I_H) : 'M[int]_(d, dh) := int_matrix d dh (nth [::] k
 
 Let own (g : nat) : 'M[int]_(d, m) := int_matrix d m (nth [::] readouts g).
 Definition free_readout (h : 'I_H) : 'M[int]_(d, m) :=
-  if leads leaders h then own h - \sum_(g < H | leader leaders g == h) own g else own h.
+  if is_leader leaders h then own h - \sum_(g < H | leader leaders g == h) own g else own h.
 
 Let E (t : 'I_T) := int_matrix n d (nth [::] contexts t).
 Let Q : 'M[int]_(T, d) := int_matrix T d queries.
@@ -297,7 +297,7 @@ have entryE g : reduced p (entry g) /\ toF (entry g) = (own g i j)%:~R.
     by rewrite !nth_default ?size_map.
   split; first by apply: (reduced_nth p1 p31); apply: (reduced_arraym p1 p31).
   by rewrite (nth_arraym P0 p1 p31) mxE.
-rewrite -/(entry h) /free_readout; case: leads; last exact: entryE.
+rewrite -/(entry h) /free_readout; case: is_leader; last exact: entryE.
 set s := map _ _; have rs : all (reduced p) s.
   by rewrite all_map; apply/(all_nthP 0%N) => g _; exact: (entryE _).1.
 have [sE rsum] := toF_sum P0 p1 p31 rs; split; first exact: reduced_mod.
@@ -486,7 +486,7 @@ pose WK := free_keys d dh uniform leaders key_weights (H := H).
 pose E (t : 'I_T) := int_matrix n d (nth [::] contexts t).
 have [k [M [kZ kE]]] := natural_exponents ok
   (fun t h i => int_logits (E t) (WK h) (WQ h) (q t) i 0).
-have below (h : 'I_H) : (leader leaders h < H)%N /\ leads leaders (leader leaders h).
+have below (h : 'I_H) : (leader leaders h < H)%N /\ is_leader leaders (leader leaders h).
   by have /leadersP/andP : val h \in iota 0 H by rewrite mem_iota /=.
 pose group (h : 'I_H) := Ordinal (below h).1.
 pose delta : rat := 2 ^ (eE + eq).
@@ -499,7 +499,7 @@ apply: (@onto_certificate R n d dh T H m _ dv E (int_matrix T d queries) WQ WK
   (checked_row_full ok kE checked)).
 - by move=> t; rewrite stored_matrixE.
 - by rewrite stored_matrixE.
-- move=> g; have [gl|gl] := boolP (leads leaders g); last first.
+- move=> g; have [gl|gl] := boolP (is_leader leaders g); last first.
     by rewrite big1 // => h /eqP hg; case/negP: gl; rewrite -hg; exact: (below h).2.
   rewrite (bigD1 g) /=; last by apply/eqP/val_inj/eqP.
   rewrite /free_readout gl; apply/eqP; rewrite addrAC subr_eq0; apply/eqP.

@@ -16,9 +16,9 @@ Section Groups.
 Variables (uniform : nat) (leaders : seq nat).
 
 Definition leader (h : nat) : nat := nth 0%N leaders h.
-Definition leads (h : nat) : bool := leader h == h.
+Definition is_leader (h : nat) : bool := leader h == h.
 Definition are_leaders (H : nat) : bool :=
-  all (fun h => (leader h < H)%N && leads (leader h)) (iota 0 H).
+  all (fun h => (leader h < H)%N && is_leader (leader h)) (iota 0 H).
 
 Definition queries_of (query_weights : arrays) (H : nat) : arrays :=
   mkseq (fun h => nth [::] query_weights (if (leader h < uniform)%N then h else leader h)) H.
@@ -32,7 +32,7 @@ Definition readout_of (p : int63) (readouts : seq (seq (seq int63))) (d m H h : 
     seq (seq int63) :=
   let entry g i j := nth 0%uint63 (nth [::] (nth [::] readouts g) i) j in
   mkseq (fun j => mkseq (fun i =>
-    if leads h then
+    if is_leader h then
       addm p (entry h i j) (oppm p (sum63 p (map (fun g => entry g i j)
         (filter (fun g => leader g == h) (iota 0 H)))))
     else entry h i j) d) m.
