@@ -203,53 +203,6 @@ _SDPA = Adapter(
 _FUSED = replace(_SDPA, placed="contiguous")
 
 
-# torch.nn.MultiheadAttention with projections that change nothing. Without weights in its output
-# it calls the fused function; with them, softmax is in plain tensor operations.
-
-
-def _multihead_options(problem: Inputs) -> Options:
-    import torch
-
-    spec = problem.spec
-    if problem.mask is None and problem.added is None:
-        return {}
-    if spec.masks == (Causal("top-left"),) and not spec.alibi:
-        hidden = ~torch.ones(spec.queries, spec.keys, dtype=torch.bool).tril()
-        return {"attn_mask": hidden, "is_causal": spec.queries == spec.keys}
-    mask = problem.mask_tensor("torch", additive=problem.added is not None)
-    mask = ~mask if mask.dtype == torch.bool else mask
-    whole = (spec.batch, spec.heads[0], spec.queries, spec.keys)
-    return {"attn_mask": mask.expand(whole).reshape(-1, *whole[2:])}
-
-
-def _multihead(q: Tensor, k: Tensor, v: Tensor, **options: Tensor) -> Tensor:
-    import torch
-
-    heads, width = q.shape[2], q.shape[2] * q.shape[3]
-    like = {"dtype": q.dtype, "device": q.device}
-    layer = torch.nn.MultiheadAttention(width, heads, bias=False, batch_first=True, **like)
-    options = {"need_weights": False} | options
-    with torch.no_grad():
-        layer.in_proj_weight.copy_(torch.eye(width, **like).repeat(3, 1))
-        layer.out_proj.weight.copy_(torch.eye(width, **like))
-        out, _ = layer(*(x.flatten(2) for x in (q, k, v)), **options)
-    return out.unflatten(2, (heads, -1))
-
-
-def _with_weights(problem: Inputs) -> Options:
-    flag = {"is_causal": False} if problem.mask is not None else {}
-    return _multihead_options(problem) | flag | {"need_weights": True}
-
-
-_MULTIHEAD = replace(
-    _SDPA,
-    attend=_multihead,
-    options=_multihead_options,
-    layout="BTHd",
-    can=frozenset({MASK, BIAS}),
-)
-
-
 # torch's flex_attention, not compiled: masks and logits are changed by functions.
 
 
@@ -308,10 +261,6 @@ TORCH: dict[str, Adapter] = {
     "torch-flash": replace(_FUSED, attend=_backend("FLASH_ATTENTION")),
     "torch-efficient": replace(_FUSED, attend=_backend("EFFICIENT_ATTENTION"), devices=("cuda",)),
     "torch-cudnn": replace(_FUSED, attend=_backend("CUDNN_ATTENTION"), devices=("cuda",)),
-    "torch-mha": _MULTIHEAD,
-    "torch-mha-weights": replace(
-        _MULTIHEAD, options=_with_weights, models=EAGER, fully_masked="nan"
-    ),
     "torch-flex": _FLEX,
 }
 

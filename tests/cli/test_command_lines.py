@@ -180,8 +180,8 @@ DONE = [
     ("instances score folder strange.csv", 0, "unknown: the word 'maybe' is not known: needle_a",
      ""),
     # kernels
-    ("kernels run torch-mha --dtype float32 --case scale", 0,
-     "off, as the adapter does not take it: scale, soft cap, sink", ""),
+    ("kernels run torch --dtype float32 --case scale", 0,
+     "off, as the adapter does not take it: soft cap, sink", ""),
     (f"kernels run torch --dtype float32 --dtype bfloat16 {FEW}", 0, "dtype problems exact wrong "
      "refused errors coverage float32 4 4 0 0 0 100.0% bfloat16 4 4 0 0 0 100.0%", ""),
     (f"kernels run kernel_file:few --dtype float32 {FEW}", 0,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from constructive.kernels import ADAPTERS, Problem, Spec
-from constructive.kernels.adapters import BIAS, Refused
+from constructive.kernels.adapters import BIAS, MASK, Refused
 from constructive.kernels.batteries import SUITE
 from constructive.kernels.intervals import bounds
 from constructive.kernels.masks import Boolean, Causal, RightPadding, Window
@@ -127,12 +127,13 @@ def test_what_a_library_lacks_is_refused_by_name(spec, reason):
 
 
 def test_the_suite_follows_the_conventions_of_an_adapter():
-    suite = suite_for(ADAPTERS["torch-mha-weights"], "bfloat16").shapes
+    own = replace(ADAPTERS["torch"], fully_masked="nan", can=frozenset({MASK, BIAS}))
+    suite = suite_for(own, "bfloat16").shapes
     assert {"causal", "ALiBi", "decode, pages"} <= set(suite) <= set(SUITE)
     assert not {"soft cap", "sink", "scale"} & set(suite)
     assert {(spec.dtype, spec.fully_masked) for spec in suite.values()} == {("bfloat16", "nan")}
     assert {(spec.group, spec.d_v == spec.head_dim) for spec in suite.values()} == {(1, True)}
-    asked = suite_for(ADAPTERS["torch-mha-weights"], "bfloat16", ["sink", "tiny"], 3).shapes
+    asked = suite_for(own, "bfloat16", ["sink", "tiny"], 3).shapes
     assert {(name, spec.seed) for name, spec in asked.items()} == {("sink", 3), ("tiny", 3)}
     names = file_names(SUITE)
     assert len(set(names)) == len(names)

@@ -149,10 +149,10 @@ BUGS = {
     ),
     # heads, sequences and memory
     "heads, tiled": (
-        {}, "keys and values are those of KV head h % G",
+        {}, "of KV head head mod KV heads",
         places(lambda s, j: (s.b, s.h % s.spec.heads[1], j)),
     ),
-    "programs": ({"batch": 3}, "of sequence p mod B of program", places(programs)),
+    "programs": ({"batch": 3}, "KV head of the key less its own = 1", places(programs)),
     "layout of the output": (
         {}, "(head, query)",
         {"written": lambda s, out: out.swapaxes(1, 2).reshape(out.shape)},
@@ -263,7 +263,7 @@ BUGS = {
          "summed": zeros_behind},
     ),
     "values of the block before": (
-        {}, "values are those of the block before",
+        {}, "key to be read - 16",
         {"value_place": lambda s, j: (s.b, s.h // s.group, np.where(j >= 16, j - 16, j))},
     ),
     "rows not written": (
