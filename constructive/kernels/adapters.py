@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import Any, get_args
 
 import numpy as np
@@ -15,10 +14,9 @@ from constructive.kernels.masks import (
     LeftPadding,
     Mask,
     RightPadding,
-    VariableLengths,
     Window,
 )  # fmt: skip
-from constructive.kernels.spec import DTYPES, FullyMasked, Spec, as_float64, needs, numpy_dtype
+from constructive.kernels.spec import DTYPES, FullyMasked, Spec, as_float64, needs
 from constructive.support.arrays import Array, Tensor
 from constructive.support.errors import require_known, require_packages
 
@@ -116,15 +114,6 @@ class Adapter:
         return "" if first is None else version(first)
 
 
-def called(module: str, name: str) -> Callable[..., Tensor]:
-    """Return a function of a library, which is imported when it is called."""
-
-    def attend(*arrays: Tensor, **options: Tensor) -> Tensor:
-        return getattr(import_module(module), name)(*arrays, **options)
-
-    return attend
-
-
 def masked(
     problem: Inputs, name: str, library: str = "numpy", *, additive: bool = False
 ) -> Options:
@@ -169,7 +158,10 @@ def _grouped(problem: Inputs) -> Options:
     return scaled(problem) | ({"enable_gqa": True} if problem.spec.group > 1 else {})
 
 
-sdpa = called("torch.nn.functional", "scaled_dot_product_attention")
+def sdpa(*arrays: Tensor, **options: Tensor) -> Tensor:
+    from torch.nn.functional import scaled_dot_product_attention
+
+    return scaled_dot_product_attention(*arrays, **options)
 
 
 def _backend(name: str) -> Callable[..., Tensor]:
@@ -203,56 +195,6 @@ _SDPA = Adapter(
 _FUSED = replace(_SDPA, placed="contiguous")
 
 
-# torch's flex_attention, not compiled: masks and logits are changed by functions.
-
-
-def _flex_options(problem: Inputs) -> Options:
-    from torch.nn.attention.flex_attention import create_block_mask
-
-    spec, found = problem.spec, _grouped(problem)
-    if problem.mask is not None:
-        seen = problem.mask_tensor("torch")
-        per_head = seen.shape[1] > 1
-        found["block_mask"] = create_block_mask(
-            lambda b, h, i, j: _beside(seen, i)[b, h if per_head else 0, i, j],
-            spec.batch, spec.heads[0] if per_head else None, spec.queries, spec.keys, device="cpu",
-        )  # fmt: skip
-    if spec.soft_cap is not None or problem.bias is not None:
-        found["score_mod"] = _changed(problem)
-    return found
-
-
-def _beside(tensor: Tensor, other: Tensor) -> Tensor:
-    """Return a tensor where another one is; what is compiled cannot move tensors."""
-    return tensor if tensor.device == other.device else tensor.to(other.device)
-
-
-def _changed(problem: Inputs) -> Tensor:
-    """Return the function of torch that puts a soft cap and slopes on logits."""
-    import torch
-
-    cap = problem.spec.soft_cap
-    bias = None if problem.bias is None else torch.from_numpy(problem.bias)
-
-    def changed(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        if cap is not None:
-            score = cap * torch.tanh(score / cap)
-        return score if bias is None else score + _beside(bias, i)[b, h, i, j].to(score.dtype)
-
-    return changed
-
-
-def _flex(q: Tensor, k: Tensor, v: Tensor, **options: Tensor) -> Tensor:
-    from torch.nn.attention.flex_attention import flex_attention
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns that it is slow
-        return flex_attention(q, k, v, **options)
-
-
-_FLEX = replace(_SDPA, attend=_flex, options=_flex_options, can=ALL - {SINK})
-
-
 TORCH: dict[str, Adapter] = {
     "torch": _SDPA,
     "torch-boolean": replace(_SDPA, options=_as_booleans),
@@ -261,7 +203,6 @@ TORCH: dict[str, Adapter] = {
     "torch-flash": replace(_FUSED, attend=_backend("FLASH_ATTENTION")),
     "torch-efficient": replace(_FUSED, attend=_backend("EFFICIENT_ATTENTION"), devices=("cuda",)),
     "torch-cudnn": replace(_FUSED, attend=_backend("CUDNN_ATTENTION"), devices=("cuda",)),
-    "torch-flex": _FLEX,
 }
 
 
@@ -465,31 +406,6 @@ def _given(inputs: Options) -> Options:
     return {n: np.asarray(v, order="C") for n, v in inputs.items() if v is not None}
 
 
-# jax.nn.dot_product_attention, whose softmax is in float32 at most: masks in words where jax has
-# them, else as booleans.
-
-
-def _jax_options(problem: Inputs) -> Options:
-    spec, found = problem.spec, scaled(problem)
-    left = []
-    for mask in spec.masks:
-        if mask == Causal("top-left"):
-            found["is_causal"] = True
-        elif (
-            isinstance(mask, Window)
-            and None not in {mask.left, mask.right}
-            and (mask.alignment == "top-left" or spec.queries == spec.keys)
-        ):
-            found["local_window_size"] = (mask.left, mask.right)
-        elif isinstance(mask, (RightPadding, VariableLengths)):
-            found["key_value_seq_lengths"] = spec.lengths[1].astype("int32")
-        else:
-            left.append(mask)
-    if problem.bias is not None:
-        found["bias"] = problem.bias.astype(numpy_dtype(spec.output.name))
-    return found | ({"mask": problem.mask_tensor()} if left else {})
-
-
 RUNTIMES: dict[str, Adapter] = {
     "onnxruntime": _ONNXRUNTIME,
     "onnxruntime-mha": replace(
@@ -511,17 +427,6 @@ RUNTIMES: dict[str, Adapter] = {
         can=ALL - {WIDTH},
     ),
     "onnx": _ONNX,
-    "jax": Adapter(
-        attend=called("jax.nn", "dot_product_attention"),
-        options=_jax_options,
-        packages={"jax": "jax"},
-        library="jax",
-        layout="BTHd",
-        models={name: model for name, model in FLASH.items() if name != "float64"},
-        fully_masked="mean",
-        can=frozenset({MASK, BIAS, SCALE, GROUPS}),
-        devices=("cpu", "cuda"),
-    ),
 }
 
 

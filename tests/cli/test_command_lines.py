@@ -31,6 +31,7 @@ from constructive.kernels.adapters import Adapter
 number = 7
 few = replace(ADAPTERS["torch"], can=frozenset())
 misspelt = replace(ADAPTERS["torch"], can=frozenset({"masks"}))
+absent = replace(ADAPTERS["torch"], packages={"no_such_module": "no-such-package"})
 small = Adapter(
     attend=lambda q, k, v: q[:, :, :1], options=lambda problem: {}, library="numpy", layout="BHTd",
     models={"float32": "flash float32"}, fully_masked="zeros", can=frozenset(),
@@ -322,7 +323,7 @@ REFUSED = [
         ("torch --shape '77 x 77'", "Usage: ... causal, more keys"),
         ("torch --case worst", "Usage: ... fine scale"),
         ("torch --shape tiny --case 'soft cap'", "no case applies"),
-        ("jax", "MissingExtraError: ... pip install jax"),
+        ("kernel_file:absent", "MissingExtraError: ... pip install no-such-package"),
         ("kernel_file:Nothing", "cannot be loaded"),
         ("no_such_module:Kernel", "cannot be loaded"),
         ("kernel_file:number", "is not an adapter ... witness: int"),

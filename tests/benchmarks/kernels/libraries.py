@@ -158,7 +158,7 @@ def _of_adapters() -> list[Row]:
         row = Adapted(
             name, next(iter(adapter.packages.values())), adapter.run, tuple(modules),
             on_cuda=on_cuda, on_cpu=formats if "cpu" in adapter.devices else (),
-            layout="BHTd", models=dict(adapter.models), parts=4 if "flex" in name else 1,
+            layout="BHTd", models=dict(adapter.models),
         )  # fmt: skip
         object.__setattr__(row, "adapter", adapter)
         found.append(row)
