@@ -1,6 +1,8 @@
 """Adapters: what they refuse, and that the libraries they call are right bit for bit."""
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +14,16 @@ from constructive.kernels.intervals import bounds
 from constructive.kernels.masks import Boolean, Causal, RightPadding, Window
 from constructive.kernels.running import file_names, run_all, suite_for, tally
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks" / "kernels"))
+
+import of_onnx
+
 torch = pytest.importorskip("torch")
 
+EVERY = ADAPTERS | of_onnx.ADAPTERS
 INSTALLED = [
     name
-    for name, adapter in ADAPTERS.items()
+    for name, adapter in EVERY.items()
     if {"torch", "onnx", "onnxruntime"}.issuperset(adapter.packages.values())
     and "cpu" in adapter.devices
 ]
@@ -39,13 +46,13 @@ SMALL = {
 
 
 def test_rows_have_words_that_are_known():
-    for adapter in ADAPTERS.values():
+    for adapter in EVERY.values():
         adapter.require_known_names()
 
 
 @pytest.mark.parametrize("name", INSTALLED)
 def test_released_libraries_are_exact(name):
-    adapter = ADAPTERS[name]
+    adapter = EVERY[name]
     adapter.require()
     names = list(adapter.models)
     for dtype in {names[0], names[-1]}:
@@ -63,7 +70,7 @@ def test_released_libraries_are_exact(name):
 
 @pytest.mark.parametrize("name", INSTALLED)
 def test_random_inputs_are_inside_the_interval_of_the_model(name):
-    adapter = ADAPTERS[name]
+    adapter = EVERY[name]
     masks = (TOP,) if name == "onnxruntime-gqa" else (BOTTOM,) if "right" in name else ()
     random = np.random.default_rng(0)
     for dtype, model in adapter.models.items():

@@ -270,7 +270,7 @@ BUGS = {
         {}, "query >= 32", {"written": lambda s, out: np.where(s.i < 32, out, 0)},
     ),
     "one head": (
-        LEFT | FEW | {"queries": 20, "keys": 20}, "rows alone: the causal mask is not applied",
+        LEFT | FEW | {"queries": 20, "keys": 20}, "rows with head = 3",
         up_to(lambda s: s.lengths) | {"written": of_head(3)},
     ),
     # padding
