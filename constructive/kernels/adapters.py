@@ -24,8 +24,6 @@ ALL = frozenset({SOFT_CAP, SINK, BIAS, MASK, SCALE, GROUPS, WIDTH})
 Models = dict[str, str]
 # Logits and sums in float32 or more; weights in the format of the inputs; one rounding.
 FLASH: Models = {name: f"flash {name}" for name in ("float64", "float32", "float16", "bfloat16")}
-# Logits are stored in the format of the inputs, too.
-EAGER: Models = FLASH | {"float16": "eager float16", "bfloat16": "eager bfloat16"}
 
 Options = dict[str, Any]
 

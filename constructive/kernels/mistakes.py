@@ -615,12 +615,9 @@ def blocks_and_splits(rows: Rows) -> Named:
         fades = _of_sizes(words, partial(fading, is_sum=is_sum), _below(rows.problem.spec.keys))
         yield from _each("weights", fades)
     scale = rows.problem.spec.factor
-    shares: dict[str, Callable[[Array], Array]] = {
-        # of the log-sum-exps of splits: what is taken for them
+    shares: dict[str, Callable[[Array], Array]] = {  # what is taken for log-sum-exps of splits
         "log-sum-exps of splits are multiplied by the scale once more": lambda lse: lse * scale,
-        "splits without keys have the log-sum-exp 0": lambda lse: np.where(
-            np.isneginf(lse), 0.0, lse
-        ),
+        "splits without keys have the log-sum-exp 0": partial(np.nan_to_num, neginf=0.0),
     }
     for n, size in splits(rows):
         for words, share in shares.items():

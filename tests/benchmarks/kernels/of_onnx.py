@@ -7,7 +7,7 @@ import numpy as np
 from constructive.kernels.adapters import (
     ALL,
     BIAS,
-    EAGER,
+    FLASH,
     MASK,
     SCALE,
     SINK,
@@ -17,11 +17,15 @@ from constructive.kernels.adapters import (
     is_alone,
     masked,
     scaled,
-)  # fmt: skip
+)
 from constructive.kernels.inputs import Inputs
 from constructive.kernels.masks import Causal, LeftPadding, Mask, RightPadding, Window
 from constructive.kernels.spec import Spec
 from constructive.support.arrays import Tensor
+
+# Logits are stored in the format of the inputs, too.
+EAGER = FLASH | {"float16": "eager float16", "bfloat16": "eager bfloat16"}
+
 
 # Attention as an operator of ONNX: the reference evaluator, and what several runtimes share.
 

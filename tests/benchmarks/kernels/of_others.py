@@ -5,14 +5,12 @@ from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
+from of_onnx import EAGER
 
-from constructive.kernels.adapters import (
-    ADAPTERS as INSIDE,
-)  # fmt: skip
+from constructive.kernels import ADAPTERS as INSIDE
 from constructive.kernels.adapters import (
     ALL,
     BIAS,
-    EAGER,
     GROUPS,
     MASK,
     SCALE,
