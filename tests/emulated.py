@@ -1,4 +1,4 @@
-"""Programs that `exact.float_model` describes, drawn and evaluated with emulated rounding.
+"""Programs that the checker's models describe, drawn and evaluated with emulated rounding.
 
     machine   one operation: rounded to nearest, or off by the most that the standard model allows
     sums      sums of products, in an order that is drawn
@@ -18,17 +18,38 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from hypothesis import strategies as st
 
-from constructive.exact.float_model import (
-    INTEGER_MODELS,
-    MODELS,
-    PROJECTED,
-    FloatModel,
-    model_named,
-    nearest,
-)
+from constructive import checker
+from constructive.exact.float_model import FORMATS, TF32, Format, nearest
 from constructive.layers.attention import CausalView
-from constructive.recite.margins import readout_parts
 from constructive.support.arrays import Array
+
+
+class Rules(NamedTuple):
+    """A model of programs: the numbers of the checker's row, and formats."""
+
+    name: str
+    row: Any  # of the checker
+    unit: float  # of sums, products and divisions
+    exp_error: float
+    block: int  # tokens of a block of softmax, at least
+    smallest: float  # the smallest normal number of the operations
+    storage: Format
+    stored_unit: float  # 0 where nothing is rounded
+    free: bool  # whether any arrays may be multiplied first
+    constants: int
+    merged: bool
+    factors: Format | None  # to which factors of products are rounded
+
+    @classmethod
+    def of(cls, name, row):
+        forms = {form.name: form for form in (TF32, *FORMATS.values())}
+        factors = forms[row.factors[0]] if row.factors else None
+        numbers = row.unit, row.exp, row.block, row.small, forms[row.kept], row.stored
+        return cls(name, row, *numbers, row.free, row.constants, row.merged, factors)
+
+
+MODELS = {name: Rules.of(name, row) for name, row in checker.MODELS.items()}
+INTEGER_MODELS = {name: Rules.of(name, row) for name, row in checker.INTEGER_MODELS.items()}
 
 # One operation of a program: rounded to nearest, or off by the most that a model allows.
 #
@@ -45,11 +66,19 @@ from constructive.support.arrays import Array
 # Source: Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd ed., section 2.2.
 
 
+def readout_parts(readout, form):
+    """U, integers in float64, or two parts of it where a format of factors is too short."""
+    if form is None or form.holds(readout):
+        return (readout,)
+    high = 128.0 * np.rint(readout / 128.0)
+    return high, readout - high
+
+
 @dataclass(frozen=True, eq=False)
 class Machine:
     """A machine that computes in float32, and the directions of its errors."""
 
-    model: FloatModel  # whose unit, exponentials and storage it has
+    model: Rules  # whose unit, exponentials and storage it has
     rng: np.random.Generator  # of directions that are drawn
     fused: bool = False  # whether a product and its addition are rounded once
     # whether numbers below the smallest normal one are read and written as zeros
@@ -538,7 +567,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Program:
-    model: str = "float32, pairwise"  # the name of its model, of `exact.float_model`
+    model: str = "float32, pairwise"  # the name of its model
     logits: Tree = (("x", "W_K"), ("W_Q", "e"))  # the tree of a logit
     outputs: Tree = ((("a", ("x", "W_V")), "W_O"), "W_D")  # the tree of an output
     logit_order: Order = field(default_factory=Order)  # of sums on the way to logits
@@ -579,7 +608,7 @@ class Program:
                 first = self._added(made, [(tree[0], arrays) for tree, arrays in sources], "tio")
                 f = Labelled(self._kept(machine, first, "outputs"), "tio")
                 sources = [(("f", "O"), {"f": f, "O": Labelled(outputs, "vo")})]
-                whole = replace(machine.model, factors=None)  # of this product none is rounded
+                whole = machine.model._replace(factors=None)  # of this product none is rounded
                 made = self._contractor(replace(machine, model=whole))
             return self._kept(machine, self._added(made, sources, "tiv"), "logits")
 
@@ -712,9 +741,9 @@ def choices(seed):
 
 def drawn(model, choose):
     """Draw a program of a model, for decoders."""
-    free = model.contraction.free
+    free = model.free
     logits = QUERY_BY_KEY
-    if model.contraction != PROJECTED:
+    if model.factors is None:  # else queries and keys come first
         logits = _drawn_tree(tuple(LOGITS), choose, free=free)
     outputs = choose(FREE_READOUTS if free else READOUTS)
     together = choose((True, False))
@@ -793,5 +822,4 @@ def brackets(names):
 
 @st.composite
 def programs(draw, model="float32, pairwise"):
-    row = model_named(model, model.partition(",")[0], decoder=True)
-    return drawn(row, lambda options: draw(st.sampled_from(options)))
+    return drawn((MODELS | INTEGER_MODELS)[model], lambda options: draw(st.sampled_from(options)))

@@ -144,14 +144,11 @@ class ClaimFamily:
         rng = np.random.default_rng(options.seed)
         subject = Subject(weights, data, options, kinds, fingerprints, rng)
         together = paired.attempt(subject) if isinstance(weights, Memorizer) else None
-        if together is None:
-            for kind in kinds:
-                subject.judged[kind.name] = kind.judge(subject)
+        judged = together or tuple(kind.judge(subject) for kind in kinds)
         if isinstance(data, Dataset):  # claims are about the data that were hashed
             data.require_unchanged()
-        if together is not None:
-            return Certificate(together, *about, made_by(), PAIRED_FORMAT)
-        return Certificate(tuple(subject.judged.values()), *about, made_by(), self.format)
+        form = PAIRED_FORMAT if together else self.format
+        return Certificate(judged, *about, made_by(), form)
 
 
 LAYERS = ClaimFamily("a layer", Dataset, FORMAT, CLAIMS["layer"], _describe_layer)

@@ -9,6 +9,8 @@ output, and its products with the rows of the unembedding are the logits.
 import hashlib
 import json
 import math
+from contextlib import suppress
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +18,7 @@ import numpy as np
 from . import packed
 from .attend import Causal, rows_at_once
 from .bounds import above, below
-from .claim import About, Claim
+from .claim import About, Claim, Refuted, Shown, Unshown
 from .files import (
     BYTES,
     announce,
@@ -31,7 +33,8 @@ from .files import (
 )
 from .float_model import INTEGER_MODELS, KEPT, MODELS, of_decoders
 from .integers import are_integers, integer_margins
-from .margins import ENTRIES, NAMES, real_margins
+from .margins import ENTRIES, NAMES, real_margins, unbounded
+from .modular import representation
 from .rank import ROUNDS
 
 FORMATS = {
@@ -43,13 +46,26 @@ KINDS = {"words": str, "bytes": int, "ids": int}
 
 
 class Decoder(About):
-    """Weights, and texts as numbers of tokens."""
+    """Weights, and texts as numbers of tokens.
 
-    format, period = "constructive decoder certificate 1", None
+    model: of the programs that *executed* is about, whose format the weights are stored in
+    prompt: tokens of each text which are given
+    window: how many tokens a position sees, or None for all up to itself
+    period: of positions, or None where each has a row of its own
+    """
 
-    def __init__(self, content, files, claims, options):
+    format = "constructive decoder certificate 1"
+
+    def __init__(self, weights, texts, model, options, prompt=1, window=None, period=None):
+        self.weights, self.texts, self.model = weights, texts, model
+        self.prompt, self.window, self.period = prompt, window, period
+        self.hashes, self.quick, self.tell = b"", options.quick, options.tell
+
+    @classmethod
+    def read(cls, content, files, claims, options):
+        """What is in these files, when they are small enough, and are those of the certificate."""
         require(len(files) == 2, "the files are CERTIFICATE WEIGHTS DATA")
-        self.texts, self.prompt, unit, vocabulary, data = read_texts(files[1], options.most)
+        texts, prompt, unit, vocabulary, data = read_texts(files[1], options.most)
         require(same(content["data"], data), "the certificate is about other data")
         shapes, about, unpacked, read = read_about(files[0], options.most)
         window, storage = about["window"], about["record"]["storage"]
@@ -57,50 +73,65 @@ class Decoder(About):
         require(storage in KEPT, "the storage is none")
         fits = same(about["vocabulary"], vocabulary) and about["unit"] == unit
         require(fits, "decoder and text have different vocabularies")
-        longest, more = max(map(len, self.texts)), {"window": window, "storage": storage}
+        longest, period, more = max(map(len, texts)), None, {"window": window, "storage": storage}
         if "longest" in about:  # positions are periodic
             periods = about["longest"]
             require(type(periods) is int and periods >= longest, "a text has no positions")
-            longest, more = 1, more | {"longest": periods}
-            self.period = shapes["positions"][1][0]
+            longest, more, period = 1, more | {"longest": periods}, shapes["positions"][1][0]
         require_shapes(shapes, len(vocabulary), longest)
-        held, operations = needs(claims, shapes, self.texts, window)
+        held, operations = needs(claims, shapes, texts, window)
         announce(held + unpacked, operations, options.most)
-        self.weights, self.window, self.storage = read(), window, storage
-        hashed = require_about(content, self.weights, "weights", **more)
-        self.hashes = bytes.fromhex(data["sha256"]) + hashed
-        self.quick, self.tell = options.quick, options.tell
         usual = MODELS[f"{storage}, pairwise"]
-        self.model = claims["executed"].model(storage) if "executed" in claims else usual
+        model = claims["executed"].model(storage) if "executed" in claims else usual
+        decoder = cls(read(), texts, model, options, prompt, window, period)
+        hashed = require_about(content, decoder.weights, "weights", **more)
+        decoder.hashes = bytes.fromhex(data["sha256"]) + hashed
+        return decoder
 
     def view(self):
         codes = self.weights["embedding"], self.weights["positions"]
         heads = len(self.weights["W_Q"])
         return Causal(codes, self.texts, heads, self.window, ENTRIES, self.period)
 
+    @cached_property
+    def wanted(self):
+        """The rows of Z: one for each different context."""
+        return different(self.texts, self.prompt, self.window)
+
     def rows_of_z(self):
         """A view, which of its rows Z has, and how many columns that has."""
-        wanted = different(self.texts, self.prompt, self.window)
-        return self.view(), wanted, len(self.weights["U"])
+        return self.view(), self.wanted, len(self.weights["U"])
+
+    def modulo(self, point, columns):
+        """The given columns of Z at a point, modulo a prime (`modular.representation`)."""
+        view, wanted, _ = self.rows_of_z()
+        return representation(self.weights, view, wanted, point, columns, self.tell)
 
     @cached_property
     def margins(self):
-        """The least margin, and the largest part of one which rounding may take.
-
-        Integers are exact. Where they decide nothing, bounds may, but for models of integers.
-        """
-        if are_integers(self.weights):
-            try:
-                return integer_margins(self)
-            except ValueError:
-                if self.model.factors:
-                    raise
-        require(not self.model.factors, "its model is of decoders of integers")
-        return real_margins(self)
+        """What is known of the margin of each position."""
+        return margins_of(self, self.model)
 
     @property
     def places(self):
         return sum(len(ids) - self.prompt + 1 for ids in self.texts)
+
+    def position(self, index):
+        """A position that has a margin, by the number of its text and that of its token."""
+        ends = np.cumsum([len(ids) for ids in self.texts])
+        place = int(self.margins.places[index])
+        text = int(np.searchsorted(ends, place, side="right"))
+        return text, place - int(ends[text]) + len(self.texts[text])
+
+
+def margins_of(on, model):
+    """Integers are exact. Where they decide nothing bounds may, but for models of integers."""
+    if are_integers(on.weights):
+        with suppress(ValueError):
+            return integer_margins(on, model)
+    if not model.factors:
+        return real_margins(on, model)
+    return unbounded(margins_of(on, MODELS[f"{model.kept}, pairwise"]))
 
 
 def read_about(path, most):
@@ -219,11 +250,26 @@ class Recites(Claim):
         "logit, by {} or more, in real arithmetic"
     )
 
+    def numbers(self, about):
+        return about.places, len(about.texts), repr(self.bound if "bound" in self.evidence else 0.0)
+
     def check(self, about):
-        least = about.margins[0]
-        known = 0.0 < self.bound <= least
-        require(known, f"recites: the least margin is {below(least, 6)}, as shown")
-        return about.places, len(about.texts), repr(self.bound)
+        margins = about.margins
+        worst = int(margins.least.argmin())
+        least, place = float(margins.least[worst]), about.position(worst)
+        if "bound" in self.evidence and 0.0 < self.bound <= least:
+            detail = f"the smallest margin is that after token {place[1]} of text {place[0]}"
+            return Shown(self.numbers(about), detail)
+        beaten = int(margins.most.argmin())
+        if margins.most[beaten] <= 0.0:
+            place = about.position(beaten)
+            raise Refuted(
+                f"after token {place[1]} of text {place[0]} another logit is as large, or larger "
+                f"by up to {above(-float(margins.least[beaten]))}",
+                place,
+            )
+        words = f"the least margin is {below(least, 6)}, as shown, after token {place[1]} of text "
+        raise Unshown(f"{words}{place[0]}; more heads, or a larger width", place)
 
 
 class Executed(Claim):
@@ -242,7 +288,25 @@ class Executed(Claim):
         require(models[name].kept == kept, f"executed: its model does not store in {kept}")
         return models[name]
 
+    def numbers(self, about):
+        sizes = about.places, len(about.texts)
+        return *sizes, self.evidence["model"], of_decoders(about.model)
+
     def check(self, about):
-        share = about.margins[1]
-        require(share < 1.0, f"executed: rounding may take {above(share)} of a margin")
-        return about.places, len(about.texts), self.evidence["model"], of_decoders(about.model)
+        require(self.model(about.model.kept) == about.model, "margins are of another model")
+        share = about.margins.share
+        index, over = int(share.argmax()), int((share >= 1.0).sum())
+        text, token = about.position(index)
+        after, taken = f"after token {token} of text {text}", float(share[index])
+        if taken == math.inf:
+            raise Unshown(
+                f"vacuous: nothing bounds rounding {after}: logits of heads or stored weights are "
+                "not exact, sums may be out of range or longer than 2^20 terms, or no margin is "
+                "known",
+                (text, token),
+            )
+        part = f"{above(100 * Fraction(taken))}% of"
+        if over:
+            detail = f"{after} rounding may take {part} the margin; {over} positions are like that"
+            raise Unshown(f"{detail}; more heads, or more bits in storage", (text, token))
+        return Shown(self.numbers(about), f"rounding takes {part} a margin at most, {after}")

@@ -15,6 +15,7 @@ from .attend import exact_sum, rows_of_positions
 from .bounds import chunks, up
 from .files import require
 from .float_model import gamma_of, readout_steps
+from .margins import Margins, of_the_worst
 
 EXACT = 1 << 24  # float32 adds integers up to it
 HELD = 2.0**52  # and float64 differences of two integers up to this
@@ -32,9 +33,9 @@ def are_integers(weights):
     )
 
 
-def integer_margins(on):
-    """The least margin of the next token, and the largest part of one which rounding may take."""
-    model, weights = on.model, {name: w.astype(np.int64) for name, w in on.weights.items()}
+def integer_margins(on, model):
+    """The margins of the next token, and what programs of a model may take of them."""
+    weights = {name: w.astype(np.int64) for name, w in on.weights.items()}
     require(not (model.free or model.constants or model.merged), "the model merges, or scales")
     require_sums(weights, model)
     w_u, w_o = np.abs(weights["U"]).sum(axis=0), np.abs(weights["unembedding"])
@@ -42,8 +43,9 @@ def integer_margins(on):
     seen = min(longest, on.window or longest)
     require(seen <= 1 << 20, "a position sees too many tokens")
     moved = up((w_o @ w_u.astype(np.float64)) * (2.0 * seen * VANISHES))
-    least, share = np.inf, -np.inf
+    found, start = [], 0
     for ids in on.texts:
+        on.tell("margins", start, sum(map(len, on.texts)))
         rows = rows_of_positions(np.arange(len(ids)), on.period)
         parts = on.weights["embedding"][ids], on.weights["positions"][rows]
         x = exact_sum(parts).astype(np.int64)
@@ -53,9 +55,10 @@ def integer_margins(on):
         asked = np.arange(on.prompt - 1, len(ids))
         for part in chunks(len(asked), len(w_o), ENTRIES):
             at = asked[part]
-            one, other = judge(model, outputs[at], weights["unembedding"], following[at], moved)
-            least, share = min(least, one), max(share, other)
-    return float(least), float(share)
+            known = judge(model, outputs[at], weights["unembedding"], following[at], moved)
+            found.append((start + at, *known))
+        start += len(ids)
+    return Margins(*map(np.concatenate, zip(*found, strict=True)))
 
 
 def require_sums(weights, model):
@@ -116,7 +119,7 @@ def held(whole, form):
 
 
 def judge(model, outputs, unembedding, right, moved):
-    """The least margin of some positions, and the largest share of one."""
+    """Least, most, error and share of some positions."""
     logits, sizes = outputs @ unembedding.T, np.abs(outputs) @ np.abs(unembedding).T
     require(sizes.max() < HELD, "logits are too large")
     gamma = gamma_of(model, readout_steps(model, 1.0, 1, outputs.shape[1])[1])
@@ -129,12 +132,7 @@ def judge(model, outputs, unembedding, right, moved):
         fits = up(np.abs(outputs) + off).max(axis=1) <= model.top
         fits = fits & (up(sizes + errors).max(axis=1) <= model.top)
         errors[~fits] = np.inf
-    each = np.arange(len(logits))
-    ahead = (logits[each, right][:, None] - logits).astype(np.float64)
-    doubt = up(moved[right][:, None] + moved)
-    least = ahead - up(doubt + 2.0**-50 * np.abs(ahead))
-    error = up(errors[each, right][:, None] + errors)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where((least > 0.0) & (error < np.inf), up(error / least), np.inf)
-    least[each, right], share[each, right] = np.inf, -np.inf
-    return least.min(), share.max()
+    own = np.arange(len(logits)), right
+    ahead = (logits[own][:, None] - logits).astype(np.float64)
+    error = up(errors[own][:, None] + errors)
+    return of_the_worst(ahead, up(moved[right][:, None] + moved), error, right)

@@ -2,7 +2,17 @@
 
 Logits of heads have to be short integers times a power of two, so that their exponentials come from
 a table. Float64 then gives margins, with bounds of what it rounds itself; and the same bounds, with
-other numbers, are of any program of a model (float_model, rounding).
+other numbers, are of any program of a model (float_model). For outputs f = U^T z and logits f . o_v
+
+    |z^ - z|  <=  zeta A + added X                                  =: B    averages; 0 where z is x
+    |f^ - f|  <=  (1 + gamma_k) |U|^T B + gamma_k |U|^T A + lost    =: D
+    |l^ - l|  <=  gamma_m |O| (|f| + D) + |O| D + lost              =: E
+
+with A the averages of |x|, X >= 1 the largest |x|, zeta and what is added of each head by
+`weighted`, k and m the counts of `readout_steps`. Where logits of heads are off by eps, attention
+moves by a part g = exp(2 eps) - 1 before the rest happens: (1 + zeta)(1 + g) - 1 stands for zeta,
+and the weight of small tokens grows by 1 + g. Outputs and logits may be stored, too. The next token
+has the largest logit in every such program where its margin exceeds E_next + E_v over all other v.
 """
 
 import math
@@ -34,29 +44,58 @@ NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
 
 Readouts = namedtuple("Readouts", "u u_sizes o o_sizes")
 
+# Of each position that something has to follow: its place among the tokens of all texts; bounds of
+# its margin in real arithmetic; what rounding may take of the margin over the token where that is
+# the largest part of it, and which part, infinite where nothing is bounded
+Margins = namedtuple("Margins", "places least most error share")
+
 # averages of |x|, tokens seen; of each head those of much weight, and the weight of others;
 # max |x|; by how large a part of itself attention may move
 Attended = namedtuple("Attended", "sizes seen large rest most grows")
 
 
-def real_margins(on):
-    """The least margin of the next token, and the largest part of one which rounding may take."""
-    model, weights = on.model, on.weights
+def real_margins(on, model):
+    """The margins of the next token, and what programs of a model may take of them."""
+    weights, found, start = on.weights, [], 0
     unit, widest, grows = exact_logits(on, model)
-    exact = all(stored_in(w, on.storage) for w in weights.values())
+    exact = all(stored_in(w, model.kept) for w in weights.values())
     exact = exact and all(normal(weights[name]) for name in NAMES[:4])
     u, o = weights["U"].astype(np.float64), weights["unembedding"].astype(np.float64).T
     readouts = Readouts(u, np.abs(u), np.ascontiguousarray(o), np.abs(o))
-    least, share = math.inf, -math.inf
     for ids, rows, z, largest, *attended in averages(on, Table(unit, widest)):
-        kept = np.arange(rows.start, rows.stop) >= on.prompt - 1
+        on.tell("margins", start + rows.start, sum(map(len, on.texts)))
+        places = np.arange(rows.start, rows.stop)
+        kept = places >= on.prompt - 1
         following = np.append(ids[1:], len(weights["embedding"]))[rows]
         for part in chunks(int(kept.sum()), sum(readouts.o.shape), ENTRIES // 8):
-            z_part, right, *about = (x[kept][part] for x in (z, following, *attended))
+            at, z_part, right, *about = (x[kept][part] for x in (places, z, following, *attended))
             attended_here = Attended(*about, largest, grows)
-            one, other = judge(readouts, model, z_part, right, attended_here)
-            least, share = min(least, one), max(share, other)
-    return least, share if exact else math.inf
+            found.append((start + at, *judge(readouts, model, z_part, right, attended_here)))
+        start += len(ids) * (rows.stop == len(ids))
+    margins = Margins(*map(np.concatenate, zip(*found, strict=True)))
+    return margins if exact else unbounded(margins)
+
+
+def unbounded(margins):
+    """The same margins, where nothing bounds what rounding takes."""
+    nothing = np.full(len(margins.least), np.inf)
+    return margins._replace(error=nothing, share=nothing)
+
+
+def of_the_worst(ahead, doubt, error, right):
+    """Least, most, error and share of positions, of what is known of each token (R, V + 1).
+
+    ahead: by how much its logit is less than the right one, up to a doubt
+    """
+    each = np.arange(len(right))
+    doubt = up(doubt + 2.0**-50 * np.abs(ahead))
+    least, most = ahead - doubt, ahead + doubt
+    least[np.isnan(least)], most[np.isnan(most)] = -np.inf, np.inf
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where((least > 0.0) & (error < np.inf), up(error / least), np.inf)
+    least[each, right], most[each, right], share[each, right] = np.inf, np.inf, -np.inf
+    worst = share.argmax(axis=1)
+    return least.min(axis=1), most.min(axis=1), error[each, worst], share[each, worst]
 
 
 def averages(on, numbers):
@@ -80,7 +119,7 @@ def averages(on, numbers):
 
 
 def judge(readouts, model, z, right, attended):
-    """The least margin of some positions, and the largest share of one."""
+    """Least, most, error and share of some positions."""
     outputs = z @ readouts.u
     spread = up(attended.sizes @ readouts.u_sizes)
     own = output_errors(FLOAT64, readouts, spread, attended._replace(grows=0.0))
@@ -93,16 +132,12 @@ def judge(readouts, model, z, right, attended):
     executed = logit_errors(model, readouts, reach, theirs)
     if model.free:
         executed = up(executed + lost_in_paths(model, readouts, attended))
-    logits, each = outputs @ readouts.o, np.arange(len(z))
-    ahead = logits[each, right][:, None] - logits
-    doubt = up(up(ours[each, right][:, None] + ours) + 2.0**-50 * np.abs(ahead))
-    least = ahead - doubt
-    error = up(executed[each, right][:, None] + executed)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where((least > 0.0) & (error < np.inf), up(error / least), np.inf)
-    least[each, right], share[each, right] = np.inf, -np.inf
-    known = not np.isnan(least).any()
-    return (float(least.min()) if known else -math.inf), float(share.max())
+    logits, own = outputs @ readouts.o, (np.arange(len(z)), right)
+    ahead, doubt, error = (
+        each(of[own][:, None], of)
+        for each, of in ((np.subtract, logits), (np.add, ours), (np.add, executed))
+    )
+    return of_the_worst(ahead, up(doubt), up(error), right)
 
 
 def output_errors(model, readouts, spread, attended):
@@ -150,11 +185,8 @@ def lost_in_paths(model, readouts, attended):
     return np.where(reach <= model.overflow, up(8.0 * model.small * reach), np.inf)
 
 
-def exact_logits(on, model):
-    """Of what all logits are multiples, their largest difference, and how far attention may move.
-
-    It moves by a part exp(2 eps) - 1 at most (`float_model`).
-    """
+def logits_of(on):
+    """What is known of logits of heads, bounds of what they are sums of (H,), and tokens seen."""
     w_q, w_k = (np.abs(on.weights[name].astype(np.float64)) for name in ("W_Q", "W_K"))
     matrix = up(w_q @ w_k.transpose(0, 2, 1))
     (heads, width, inner), units = w_q.shape, []
@@ -180,11 +212,22 @@ def exact_logits(on, model):
     other = up(matrix @ most)  # the matrix, and then its product with a key
     tokens = Side(min(units), most, keys, other, stored[1, :, None])
     queries = Side(min(units), most, asking, absorbed, stored[0, :, None])
-    logits = Logits(on.weights, matrix, tokens, queries)
     sizes = np.maximum(up((asking * keys).sum(axis=1)), up(absorbed @ most))
+    return Logits(on.weights, matrix, tokens, queries), sizes, longest
+
+
+def exact_logits(on, model):
+    """Of what all logits are multiples, their largest difference, and how far attention may move.
+
+    It moves by a part exp(2 eps) - 1 at most (`float_model`).
+    """
+    logits, sizes, longest = logits_of(on)
     short = logits.short(INTEGERS) & held(logits.units, 2.0 * sizes, INTEGERS)
     require(short.all(), "logits of heads are not short integers times a power of two")
-    unit, widest = 2.0 ** int(logits.units.min()), 2.0 * float(sizes.max())
+    # Zeros are multiples of any unit.
+    reads = np.logical_and(*(on.weights[name].any(axis=(1, 2)) for name in ("W_Q", "W_K")))
+    least = logits.units.min(where=reads, initial=logits.units.max())
+    unit, widest = 2.0 ** int(least), 2.0 * float(sizes.max())
     exact = (logits.exact(model) & held(logits.units, 2.0 * sizes)).all()
     in_range = 2.0 * logits.reach(model) <= SINGLE.top  # whichever factors are multiplied first
     if exact and (in_range or not model.free):

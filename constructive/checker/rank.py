@@ -154,7 +154,7 @@ class Rank(Claim):
         view, wanted, width = about.rows_of_z()
         evidence, total = self.evidence, len(wanted)
         if "prime" not in evidence:
-            require_possible(about.shapes, about.data)
+            self.require_possible(about)
             raise ValueError("no prime is given at which rows would be independent")
         p, a = require_prime(evidence["prime"]), evidence["value"]
         require(type(a) is int and 1 < a < p, "a is not between 1 and p")
@@ -175,6 +175,10 @@ class Rank(Claim):
 
     def numbers(self, about):
         return (len(about.rows_of_z()[1]),)
+
+    def require_possible(self, about):
+        """Refute it where no weights of these shapes have the rank."""
+        require_possible(about.shapes, about.data)
 
 
 def challenge(hashes, p, a, columns):
@@ -219,6 +223,12 @@ class RankOfDecoder(Rank):
         "rank Z = R = {} on the different contexts: for all Y some readout U "
         "((H + 1) d, d_out) has Z U = Y"
     )
+
+    def require_possible(self, about):
+        _, wanted, columns = about.rows_of_z()
+        if len(wanted) > columns:
+            detail = f"Z has {columns} columns, fewer than {len(wanted)} contexts"
+            raise Refuted(detail, columns)
 
 
 def needs(shapes, beside=0):

@@ -11,6 +11,7 @@ from .capacity import AlmostImpossible, Impossible, Onto
 from .claim import PROVED
 from .decoders import Decoder, Executed, Recites
 from .files import read_json, require, require_claims, silent
+from .float_model import INTEGER_MODELS, MODELS
 from .labels import Labels
 from .layers import Layer
 from .near import Near
@@ -49,6 +50,17 @@ def paired_layer(weights, data, *, jobs=1, tell=silent):
     """The same of heads in pairs; contexts may be what has rows, a shape, max and min."""
     pieces.take(jobs)
     return PairedLayer(weights, data, tell)
+
+
+def decoder(weights, texts, model, *, tell=silent, **others):
+    """A decoder on texts of numbers of tokens (N,): arrays by their names in files.
+
+    model: of its programs, by name;  others: prompt, window and period (`Decoder`)
+    """
+    known = (MODELS | INTEGER_MODELS)[model]
+    about = Decoder(weights, texts, known, Options(False, (), math.inf, math.inf, tell), **others)
+    about.solves = True
+    return about
 
 
 def verify(name, evidence, about):

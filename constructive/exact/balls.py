@@ -20,13 +20,15 @@ import numpy as np
 from flint import arb, arb_mat
 
 from constructive.exact.directed import working_precision
-from constructive.exact.float_enclosure import (
-    BoundedLogits,
-    HeadFactors,
-    bounded_logits,
-    head_factors,
+from constructive.exact.softmax import (
+    Arithmetic,
+    Hidden,
+    Numbers,
+    PerQuery,
+    absorbed_logits,
+    side_by_side,
 )
-from constructive.exact.softmax import Arithmetic, Hidden, Numbers, PerQuery
+from constructive.exact.upward import TINY, UNIT
 from constructive.support.arrays import Array, Booleans
 
 # Matrices in ball arithmetic.
@@ -45,6 +47,50 @@ def solve(square: arb_mat, targets: arb_mat, prec: int) -> arb_mat | None:
             return square.solve(targets)
         except ZeroDivisionError:
             return None
+
+
+# Logits in float64, with a-priori bounds of how far they are from real arithmetic.
+
+
+class HeadFactors(NamedTuple):
+    """Products of the weights of all heads, in float64."""
+
+    products: Array  # W_Q W_K^T of all heads side by side (d, H d)
+    sizes: Array  # `|W_Q| |W_K|^T` in the same places
+    head_dim: int  # d_h
+
+
+class BoundedLogits(NamedTuple):
+    """Logits, and the tokens that they are of."""
+
+    numbers: Array  # (..., H, n)
+    bounds: Array  # of their errors
+    queries: Array  # (k, d) or (k, b, d)
+    keys: Array  # (k, n, d), or (1, n, d) for all
+
+
+def head_factors(query_weights: Numbers, key_weights: Numbers) -> HeadFactors:
+    """Multiply weights, W_Q and W_K (H, d, d_h), of which bounds of logits are made."""
+    w_q = query_weights.astype(np.float64, copy=False)
+    turned = key_weights.astype(np.float64, copy=False).transpose(0, 2, 1)
+    with np.errstate(all="ignore"):  # what overflows, or is not a number, bounds nothing
+        products, sizes = w_q @ turned, np.abs(w_q) @ np.abs(turned)
+    return HeadFactors(side_by_side(products), side_by_side(sizes), w_q.shape[2])
+
+
+def bounded_logits(weights: HeadFactors, queries: Numbers, keys: Numbers) -> BoundedLogits:
+    """Bound how far logits in float64 are from those of real arithmetic."""
+    asked, seen = (array.astype(np.float64, copy=False) for array in (queries, keys))
+    with np.errstate(all="ignore"):
+        numbers = absorbed_logits(np.matmul, weights.products, asked, seen)
+        sizes = absorbed_logits(np.matmul, weights.sizes, np.abs(asked), np.abs(seen))
+        roundings = weights.head_dim + 2 * asked.shape[-1] + 16
+        # Twice gamma, for `sizes` is rounded as well. The last term is for what underflows: at
+        # most 3 d^2 d_h products lose 2^-1075 each, times what they are multiplied by; W_Q
+        # W_K^T has d^2 entries, and W_Q d d_h, in memory, so that d^2 d_h < 2^70.
+        bounds = 2.1 * roundings * UNIT * sizes
+        bounds += TINY * (1 + np.abs(seen).max()) * (1 + np.abs(asked).max())
+    return BoundedLogits(numbers, bounds, asked, seen)
 
 
 class BallFactors(NamedTuple):

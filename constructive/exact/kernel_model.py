@@ -1,9 +1,9 @@
 """What an attention kernel may do in floating point: rows of numbers, and a sentence from them.
 
-A `KernelModel` is a `FloatModel` (`exact.float_model`: units, exponentials, blocks, storage,
-merging) and some numbers that fused kernels need: sums of tensor cores, operands that are cut,
-logits that are stored, exponentials for rescaling that differ from those of weights.
-`kernels.enclosure` proves intervals from these numbers and no others, and quotes `describe()`.
+A `KernelModel` has units, exponentials, blocks, storage and merging, and some numbers that fused
+kernels need: sums of tensor cores, operands that are cut, logits that are stored, exponentials for
+rescaling that differ from those of weights. `kernels.enclosure` proves intervals from these numbers
+and no others, and quotes `describe()`.
 
 *Sums of matrix products* have a unit of their own, `matrix_unit`. In the standard model an addition
 is off by u times its result. A tensor core adds k products and an accumulator at once: it aligns
@@ -18,21 +18,19 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import numpy.typing as npt
 
-from constructive.exact.float_model import (
-    EXP_ULPS,
-    FORMATS,
-    OPERATIONS,
-    SMALL_BLOCK,
-    STRETCH,
-    FloatModel,
-    Format,
-    power,
-)
+from constructive.exact.float_model import FORMATS, Format
+from constructive.exact.upward import up
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError, shown
 
+STRETCH = 2.0**16  # Products of constants, on the way, are from its inverse to this
+_MOST_TERMS = 1 << 20  # Terms of a sum for which bounds are finite
+_HALF = 0.5  # Beyond it a relative error is not small
+_OPERATIONS = {2.0**-24: "float32", 2.0**-53: "float64"}  # By their unit roundoff
+_EXP_ULPS = 32  # Units in the last place by which exponentials in float32 may be off: 64 u
 _ENTRIES = 2  # Roundings of entries of q and k by constants, q and k together
 # Roundings on the way from the sum that is a logit to an exponent: three constants (two for the
 # scale, log2 e), two products with them, a bias, l - m, and a difference of maxima and its product.
@@ -40,7 +38,7 @@ _EXPONENTS = 9
 
 
 @dataclass(frozen=True)
-class KernelModel(FloatModel):
+class KernelModel:
     """How a kernel rounds.
 
     Attributes:
@@ -51,10 +49,8 @@ class KernelModel(FloatModel):
         block: keys of a block of softmax, at least
         smallest: the smallest normal number of the operations
         overflow: the largest number of the operations
-        contraction: not used here
         constants: roundings from the sum that is a logit to an exponent
         merged: whether splits may be divided and merged by logsumexp
-        factors: not used here; `operand_unit` says what is rounded
         output: the format of results
         matrix_unit: of an addition in a product of matrices
         operand_unit: error of operands of matrix products, which are rounded or cut off
@@ -67,6 +63,15 @@ class KernelModel(FloatModel):
         depth: additions that a term of a sum passes through, at most; None for any order
     """
 
+    name: str
+    storage: Format
+    unit: float
+    exp_error: float
+    block: int
+    smallest: float
+    overflow: float
+    constants: int = 0
+    merged: bool = False
     output: Format = FORMATS["float32"]
     matrix_unit: float = 2.0**-24
     operand_unit: float = 0.0
@@ -77,6 +82,16 @@ class KernelModel(FloatModel):
     stores_divided: bool = True
     lag: float = 0.0
     depth: int | None = None
+
+    @property
+    def stored_unit(self) -> float:
+        """The rounding of what is stored; 0 where storage has the numbers of the operations."""
+        return self.storage.unit if self.storage.unit > self.unit else 0.0
+
+    @property
+    def stored_tiny(self) -> float:
+        """The absolute error of storing what is nearly zero; 0 where nothing is rounded."""
+        return self.storage.tiny if self.storage.unit > self.unit else 0.0
 
     @property
     def logit_unit(self) -> float:
@@ -104,6 +119,23 @@ class KernelModel(FloatModel):
         """Error of a weight that is stored and then an operand, relative to it."""
         return (1.0 + self.stored_unit) * (1.0 + self.operand_unit) - 1.0
 
+    def gamma(self, terms: npt.ArrayLike) -> Array:
+        """Bound gamma_k from above; infinite beyond 2^20 terms and where k u is not small."""
+        count = np.asarray(terms, dtype=np.float64)
+        share = count * self.unit
+        half = np.minimum(share, _HALF)
+        return np.where((share < _HALF) & (count <= _MOST_TERMS), up(half / (1.0 - half)), np.inf)
+
+    def exponents(self, counts: npt.ArrayLike) -> Array:
+        """Bound what merging by logsumexp adds to errors of exponents, for so many keys.
+
+        Twice, a logarithm is rounded and added to a logit (u log n), and a difference is rounded
+        (u log n, then 2 u log n); logarithms are off by `exp_error` (1 + log n).
+        """
+        logs = np.log(np.maximum(np.asarray(counts, dtype=np.float64), 1.0)) * (1.0 + 2.0**-40)
+        whole = 5.0 * self.unit * logs + 2.0 * self.exp_error * (1.0 + logs)
+        return up(whole) if self.merged else np.zeros_like(logs)
+
     def sums(self, terms: npt.ArrayLike) -> Array:
         """Bound gamma_k of sums in products of matrices, as `gamma` does of others.
 
@@ -129,7 +161,7 @@ class KernelModel(FloatModel):
             f"once, with log off by at most {power(self.exp_error)} (1 + |log|)"
         )
         yield f"q, k and v are numbers of {stored}; hidden keys have weight 0"
-        yield f"operations in {OPERATIONS[self.unit]}, to nearest, sums {ways}; no overflow"
+        yield f"operations in {_OPERATIONS[self.unit]}, to nearest, sums {ways}; no overflow"
         if self.matrix_unit > self.unit:
             yield (
                 "products of matrices, but not sums of weights, may align products to the largest "
@@ -182,6 +214,11 @@ class KernelModel(FloatModel):
         yield "underflow to zero or gradual" + f", in storage of {stored} gradual" * gradual
 
 
+def power(number: float) -> str:
+    """Write a number as a power of two."""
+    return f"2^{math.log2(number):g}"
+
+
 # Two quanta of tensor cores that keep 23 bits behind the first of the largest operand.
 _TENSOR = 2.0**-22
 _HOPPER = 2.0**-12  # Of 13 bits, as products of float8 are summed on Hopper
@@ -199,8 +236,8 @@ def _rows() -> Iterator[KernelModel]:
         "flash float32",
         in_float32,
         in_float32.unit,
-        2.0 * EXP_ULPS * in_float32.unit,
-        SMALL_BLOCK,
+        2.0 * _EXP_ULPS * in_float32.unit,
+        16,
         in_float32.smallest,
         in_float32.largest,
         constants=_EXPONENTS,

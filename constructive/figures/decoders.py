@@ -19,6 +19,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from constructive import checker
 from constructive.data.samples import english_text
 from constructive.exact.directed import percent
 from constructive.exact.softmax import Floats
@@ -27,7 +28,7 @@ from constructive.layers.attention import CausalView, attend
 from constructive.recite.build import build_decoder
 from constructive.recite.corpus import Text
 from constructive.recite.decoder import Decoder
-from constructive.recite.margins import Margins, recital
+from constructive.recite.margins import recital
 from constructive.support.arrays import Array, Integers
 from constructive.support.work import report
 
@@ -115,7 +116,7 @@ def _draw_attention(figure: Any, decoder: Decoder, ids: Integers) -> None:  # no
     bar.set_label("attention weight")
 
 
-def _draw_margins(figure: Any, margins: Margins, storage: str) -> None:  # noqa: ANN401
+def _draw_margins(figure: Any, margins: checker.Margins, storage: str) -> None:  # noqa: ANN401
     """Draw margins and bounds at all positions; nothing where they are infinite, or nothing at all.
 
     Bounds below a unit in the last place of the least margin, as of exact sums, are left out, too.

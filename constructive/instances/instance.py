@@ -191,7 +191,7 @@ class Instance:
         return {
             "format": FORMAT,
             "answer": str(self.answer),
-            "model": OPERATORS if operators else FLOAT32.name,
+            "model": OPERATORS if operators else FLOAT32,
             **({} if operators else {"rounding": "0"}),
             **self.proof.document(),
             **({"float32": self.float32.document()} if self.float32 else {}),

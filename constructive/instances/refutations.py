@@ -422,7 +422,7 @@ def needed_margin(network: Network, wanted: Property, *, beyond: bool = True) ->
     """
     asked = read_property(version_1(wanted).encode(), "vnnlib")
     try:
-        problem = checker.Problem(graph_of(network), asked, KNOWN[FLOAT32.name])
+        problem = checker.Problem(graph_of(network), asked, KNOWN[FLOAT32])
         conditions = [each for atoms in problem.alternatives for each in atoms]
         needed = [2 * problem.rounding(each) for each in conditions]
         if beyond:

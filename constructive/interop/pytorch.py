@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear, pad, relu, scaled_dot_product_attention
 
-from constructive.exact.float_model import FLOAT32, MODELS
+from constructive.exact.float_model import FLOAT32
 from constructive.layers.layer import AttentionLayer, require_single_target
 from constructive.sequences.floats import dense_layers, require_exact
 from constructive.sequences.network import WEIGHTS, ReluNetwork, UniformAttention
@@ -129,7 +129,7 @@ class MultiheadModule(nn.Module):
         """
         exact = (self.attention.head_dim.bit_length() - 1) % 4 == 0
         power = self.attention.head_dim.bit_count() == 1
-        return FLOAT32.name if exact and power else MODELS["float32, scaled"].name
+        return FLOAT32 if exact and power else "float32, scaled"
 
     def forward(self, contexts: Tensor, queries: Tensor, mask: Tensor | None = None) -> Tensor:
         """Evaluate examples: (T, d_out), or (T,) for scalar targets.

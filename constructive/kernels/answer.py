@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.exact.float_model import FORMATS, nearest, power
-from constructive.exact.kernel_model import KERNEL_MODELS
+from constructive.exact.float_model import FORMATS, nearest
+from constructive.exact.kernel_model import KERNEL_MODELS, power
 from constructive.kernels.cases import (
     GAP,
     LOGIT_ERROR,

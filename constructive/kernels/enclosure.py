@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from constructive.exact.float_model import STRETCH, Format, nearest
-from constructive.exact.kernel_model import KernelModel
+from constructive.exact.float_model import Format, nearest
+from constructive.exact.kernel_model import STRETCH, KernelModel
 from constructive.exact.upward import gamma, up
 from constructive.kernels.masks import Scalar, with_four_axes
 from constructive.kernels.spec import as_float64, require_factors
@@ -531,8 +531,8 @@ def _least(fallen: Array, total: Array, count: Array, model: KernelModel) -> Arr
 def _merging(logits: Array, count: Array, model: KernelModel) -> Array:
     """Bound what merging by logsumexp does to the exponent of a weight.
 
-    Six roundings of logits and all that logarithms do (`FloatModel.exponents`; sums are from 1/2 to
-    2 n), and two exponentials that rescale, with -log(1 - x) <= 3 x / 2 for x <= 1/3.
+    Six roundings of logits and all that logarithms do (`KernelModel.exponents`; sums are from 1/2
+    to 2 n), and two exponentials that rescale, with -log(1 - x) <= 3 x / 2 for x <= 1/3.
     """
     if not model.merged:
         return np.zeros_like(logits)

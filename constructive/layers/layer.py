@@ -244,7 +244,7 @@ class AttentionLayer(HeadShapes):
     output_weights: Array
     readout_weights: Array
 
-    float_model: ClassVar[str] = FLOAT32.name
+    float_model: ClassVar[str] = FLOAT32
 
     def __post_init__(self) -> None:
         for field in fields(AttentionLayer):

@@ -6,20 +6,18 @@ proofs/10). No rounding enters and no conditioning: a^k depends only on k modulo
 converse: at an unlucky point, about one in p, the rank is less, and nothing is proved.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from constructive.data.dataset import Dataset
 from constructive.exact import modular
 from constructive.exact.softmax import Point, Quotients, Residues, VanishingDenominatorError
-from constructive.layers.attention import Chunk, View, after_attention, examples
+from constructive.layers.attention import Chunk, after_attention, examples
 from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import CHUNK_BYTES, Array, Integers
-
-Result = TypeVar("Result")
 
 _PRIMES = 3
 VANISHING = 20  # Points that are tried for one prime before it is given up
@@ -40,35 +38,6 @@ class Search:
     retries: int  # the number of points at which a denominator vanished, and of primes given up
 
 
-def attended(
-    arithmetic: Residues,
-    weights: tuple[Array, Array],
-    view: View,
-    columns: Integers,
-    store: Callable[[Any, Array], Result],
-    *,
-    skip: bool = False,
-    chunk_bytes: int | None = None,
-) -> Iterator[Result]:
-    """Call `store` with queries, as an index, and rows (..., C) of Z(a), times a power of two.
-
-    It is called in any thread, and what it returns is yielded. Only the columns (C,) that are asked
-    for, in any order, are computed to the end. With `skip` the first d columns are the queries
-    themselves, and those of heads follow. It raises VanishingDenominatorError where a softmax
-    denominator is 0 modulo p.
-    """
-    heads, entries = np.divmod(columns, view.queries.shape[-1])
-    own = (heads == 0) & skip
-
-    def chosen(chunk: Chunk[Quotients]) -> Result:
-        z = chunk.representation.entries(heads - skip, entries)
-        if own.any():
-            z[..., own] = arithmetic.values(view.queries[chunk.rows])[..., entries[own]]
-        return store(chunk.rows, z)
-
-    return after_attention(chosen, arithmetic, weights, view, chunk_bytes=chunk_bytes)
-
-
 def intermediate(
     layer: AttentionLayer,
     dataset: Dataset,
@@ -78,14 +47,21 @@ def intermediate(
     dtype: type[np.floating[Any]] = np.float64,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Array:
-    """Return some columns of Z(a), times a power of two, as balanced residues: (T, columns)."""
+    """Return some columns of Z(a), times a power of two, as balanced residues: (T, columns).
+
+    Raises VanishingDenominatorError where a softmax denominator is 0 modulo p.
+    """
     weights = layer.query_weights, layer.key_weights
     view = examples(dataset.contexts, dataset.queries)
     units = modular.least_exponent(view.tokens), modular.least_exponent(view.queries)
     out = np.empty((dataset.num_examples, len(columns)), dtype)
-    for _ in attended(
-        Residues(point, *units), weights, view, columns, out.__setitem__, chunk_bytes=chunk_bytes
-    ):
+    heads, entries = np.divmod(columns, layer.width)
+
+    def stored(chunk: Chunk[Quotients]) -> None:
+        out[chunk.rows] = chunk.representation.entries(heads, entries)
+
+    arithmetic = Residues(point, *units)
+    for _ in after_attention(stored, arithmetic, weights, view, chunk_bytes=chunk_bytes):
         pass
     return out
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from constructive.exact.float_model import model_named, rounded
+from constructive.exact.float_model import rounded
 from constructive.exact.softmax import Floats
 from constructive.layers.record import DecoderRecord, decoder_sheet, read_decoder_record
 from constructive.recite.causal import CausalLayer
@@ -233,7 +233,7 @@ class Decoder(Rebuilt, Shown):
     @property
     def float_model(self) -> str:
         """The model of floating-point programs that `generate`, `logits` and exports belong to."""
-        return model_named(None, self.record.storage).name
+        return f"{self.record.storage}, pairwise"
 
     def embedded(self, ids: npt.ArrayLike) -> Array:
         """The tokens of sequences as vectors, with their positions: (S, N, d)."""

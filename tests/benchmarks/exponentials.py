@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from constructive.exact.float_model import EXP_ULPS
+from constructive.checker.float_model import ULPS as EXP_ULPS
 
 # Numbers beside a 0: four vectors of 16, and some more.
 ROW = 70

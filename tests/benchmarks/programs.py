@@ -22,9 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "programs"))
 
 from cases import PRODUCTIONS, climb, decoder_case, share, shares
-from emulated import choices, drawn
-
-from constructive.exact.float_model import MODELS
+from emulated import MODELS, choices, drawn
 
 # Programs on a case.
 EACH = 10

@@ -24,7 +24,6 @@ from constructive import (
 )
 from constructive.certificates.certify import family_of
 from constructive.certificates.check import CHECKER as FOLDER
-from constructive.exact.float_model import ANY_CONTRACTION, MODELS, Format
 from constructive.instances import Atom, Box, Head, Network, Property
 from constructive.instances.properties import version_1
 from constructive.layers.record import DecoderRecord
@@ -238,44 +237,40 @@ def small():
     return build_decoder(text, width=16), text
 
 
-# Models of which every term counts, for prover and checker: units are large.
+# Models of which every term counts: units are large.
 
 COARSE = {
     "plain": {},
     "blocks": {"block": 2},
-    "exponentials": {"exp_error": 2.0**-9},
-    "underflow": {"smallest": 2.0**-21},
-    "scaled": {"constants": 8, "merged": True, "unit": 2.0**-22, "exp_error": 2.0**-21},
-    "merged": {"merged": True, "unit": 2.0**-22, "exp_error": 2.0**-20, "block": 2},
-    "any contraction": {"contraction": ANY_CONTRACTION, "smallest": 2.0**-28},
-    "stored": {"storage": Format("float16", 11, 2.0**-14, 65504.0, 2.0**-15)},
-}
+    "exponentials": {"exp": 2.0**-9},
+    "underflow": {"small": 2.0**-21},
+    "scaled": {"constants": 8, "merged": True, "unit": 2.0**-22, "exp": 2.0**-21},
+    "merged": {"merged": True, "unit": 2.0**-22, "exp": 2.0**-20, "block": 2},
+    "any contraction": {"free": True, "small": 2.0**-28},
+    "stored": {"kept": "float16", "stored": 2.0**-11, "tiny": 2.0**-15, "bits": 11,
+               "least": 2.0**-14, "top": 65504.0},
+}  # fmt: skip
 
 
-def coarse_models(checker, name, **others):
-    """The model of that name, as certify has it and as the checker does."""
-    usual = {"unit": 2.0**-13, "exp_error": 2.0**-12, "smallest": 2.0**-60}
-    ours = dataclasses.replace(MODELS["float32, pairwise"], **(usual | COARSE[name] | others))
-    kept = ours.storage
-    theirs = checker.float_model.Model(
-        ours.unit, ours.exp_error, ours.block, ours.smallest, ours.overflow, kept.name,
-        ours.stored_unit, ours.stored_tiny, kept.digits, kept.smallest, kept.largest,
-        ours.contraction.free, ours.constants, ours.merged,
-    )  # fmt: skip
-    return ours, theirs
+def coarse_model(checker, name, **others):
+    """The model of that name."""
+    usual = {"unit": 2.0**-13, "exp": 2.0**-12, "small": 2.0**-60}
+    plain = checker.float_model.MODELS["float32, pairwise"]
+    return plain._replace(**(usual | COARSE[name] | others))
 
 
 def decoder_of(checker, decoder, text, model, prompt=None):
     """A decoder as the checker has it, of no files."""
-    made = object.__new__(checker.decoders.Decoder)
-    made.weights = {name: np.asarray(array) for name, array in decoder.tensors.items()}
-    made.texts, made.prompt = [text.ids], prompt or text.prompt
-    made.window = decoder.layer.window
-    made.period = None if decoder.longest is None else len(decoder.positions)
     known = checker.float_model.MODELS | checker.float_model.INTEGER_MODELS
-    made.model = known[model] if isinstance(model, str) else model
-    made.storage = made.model.kept
-    return made
+    return checker.decoders.Decoder(
+        {name: np.asarray(array) for name, array in decoder.tensors.items()},
+        np.split(text.ids, text.starts[1:]),
+        known[model] if isinstance(model, str) else model,
+        checker.verify.Options(quick=False, asked=(), epsilon=np.inf, most=np.inf),
+        prompt=prompt or text.prompt,
+        window=decoder.layer.window,
+        period=None if decoder.longest is None else len(decoder.positions),
+    )
 
 
 # What tests of graphs share: small networks, their graphs, and boxes.

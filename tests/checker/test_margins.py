@@ -9,21 +9,26 @@ from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
+import oracle
 import pytest
 from checker_parts import (
     COARSE,
     by_hand,
-    coarse_models,
+    coarse_model,
     decoder_of,
     refused,
     saved,
     small,
 )
 from compact_parts import changed, compact
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from constructive import PrecisionError, Text, Verdict, certify, check
-from constructive.exact.float_model import INTEGER_MODELS, MODELS, nearest
-from constructive.recite.margins import integer_margins, recital, require_integers
+from constructive import Text, Verdict, certify, check
+from constructive.checker import INTEGER_MODELS, MODELS
+from constructive.checker.margins import logits_of
+from constructive.exact.float_model import FORMATS, TF32, nearest
+from constructive.recite.margins import judged, recital
 
 PLAIN = "float32, pairwise"
 NEAR = 1e-7  # what `up` may add
@@ -55,25 +60,24 @@ def drawn_decoder(seed, size=1.0):
     return by_hand(text, weights | {"U": u, "unembedding": unembedding}, window=window), text
 
 
-# Prover and checker bound the same, where units are large and all terms count.
+# Checker and oracle bound the same, where units are large and all terms count.
 
 
-def share_of_both(checker, decoder, text, *model, **others):
-    ours, theirs = coarse_models(checker, *model, **others)
-    found = recital(decoder, text, model=ours)
-    least, share = checker.margins.real_margins(decoder_of(checker, decoder, text, theirs))
-    assert least == pytest.approx(found.least.min(), rel=NEAR)
-    # Where logits are not exact one takes exp(2 eps) - 1, and the other 2 eps + 4 eps^2.
-    near = 0.02 if ours.constants or ours.merged else 1e-4
-    assert share == pytest.approx(found.share.max(), rel=near)
-    return share
+def share_of(checker, decoder, text, *model, **others):
+    about = decoder_of(checker, decoder, text, coarse_model(checker, *model, **others))
+    return checker.margins.real_margins(about, about.model).share.max()
 
 
 @pytest.mark.parametrize("name", COARSE)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("size", [2.0**-6, 2.0**6])
 def test_shares(checker, name, seed, size):
-    assert share_of_both(checker, *drawn_decoder(seed, size), name) < math.inf
+    """Never less than the formulas say, and hardly more."""
+    decoder, text = drawn_decoder(seed, size)
+    share = share_of(checker, decoder, text, name)
+    model, view = coarse_model(checker, name), {"window": decoder.layer.window}
+    wanted = oracle.largest_share(decoder.tensors, text.ids, model, **view)
+    assert wanted * (1 - 1e-9) <= share <= wanted * (1 + 1e-4) < math.inf
 
 
 @pytest.mark.parametrize(
@@ -82,14 +86,103 @@ def test_shares(checker, name, seed, size):
 )
 def test_ranges(checker, name, size):
     """Numerators, averages, outputs and logits: beyond the largest number nothing is known."""
-    problem, known = drawn_decoder(0, size), set()
+    problem, known = drawn_decoder(0, size), []
     for power in range(-2, 24):
-        limits = {"overflow": 2.0**power}
-        if name == "stored":
-            form = COARSE[name]["storage"]
-            limits = {"storage": dataclasses.replace(form, largest=2.0**power)}
-        known.add(share_of_both(checker, *problem, name, **limits) < math.inf)
-    assert known == {False, True}
+        limits = {"top" if name == "stored" else "overflow": 2.0**power}
+        known.append(share_of(checker, *problem, name, **limits) < math.inf)
+    assert set(known) == {False, True}
+    assert known == sorted(known)
+
+
+# Logits without rounding: sums on the way to them, in units of their own.
+
+
+def short_decoder(rng, exponent=0, inner=2, width=4):
+    """Integers, times a power of two in W_Q and W_K."""
+    shapes = {
+        "embedding": (3, width), "positions": (5, width),
+        "W_Q": (2, width, inner), "W_K": (2, width, inner),
+    }  # fmt: skip
+    weights = {name: rng.integers(-9, 10, shape).astype(float) for name, shape in shapes.items()}
+    for name in ("W_Q", "W_K"):
+        weights[name] *= 2.0**exponent
+    text = Text((0, 1, 2), rng.integers(3, size=5), np.array([5]), 1, "ids")
+    return by_hand(
+        text, weights | {"U": np.zeros((3 * width, 1)), "unembedding": np.eye(4, 1)}
+    ), text
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.integers(-12, 12), st.integers(1, 5))
+def test_partial_sums_are_never_larger_than_said(seed, exponent, inner):
+    """In random orders; and all are multiples of their units."""
+    rng = np.random.default_rng(seed)
+    decoder, text = short_decoder(rng, exponent, inner)
+    about = judged(decoder, text)
+    logits, sizes, _ = logits_of(about)
+    tokens = decoder.embedded(text.ids[None])[0].astype(float)
+    *_, matrix, keys, asked, turned, absorbed = logits.sums
+    (x_stored, e_stored, keys_stored, asked_stored), paths = (
+        logits.stored,
+        logits.reach(about.model),
+    )
+    for head, (w_q, w_k) in enumerate(
+        zip(*(decoder.tensors[name].astype(float) for name in ("W_Q", "W_K")), strict=True)
+    ):
+
+        def check(sums, terms, head=head):
+            unit, bounds = np.broadcast_to(sums[0], 2)[head], np.asarray(sums[1], float)
+            most = bounds.max() if bounds.ndim == 1 else bounds[head].max()
+            partial = np.cumsum(rng.permutation(np.ravel(terms)))
+            assert np.abs(partial).max() <= most
+            assert (partial / 2.0**unit == np.round(partial / 2.0**unit)).all()
+
+        e, x = tokens[rng.integers(5)], tokens[rng.integers(5)]
+        product = w_q @ w_k.T
+        for column in range(inner):
+            check(asked, e * w_q[:, column])
+            check(keys, x * w_k[:, column])
+        check(asked_stored, e @ w_q[:, :1])
+        check(keys_stored, x @ w_k[:, :1])
+        check(x_stored, x[:1])
+        check(e_stored, e[:1])
+        for k in range(len(x)):
+            check(absorbed, e * product[:, k])
+            check(turned, product[k] * x)
+            check(matrix, w_q[k] * w_k[0])
+        whole = logits.units, sizes
+        check(whole, (e @ w_q) * (x @ w_k))
+        check(whole, (e @ product) * x)
+        assert np.abs(e * x * np.abs(product).max()).sum() <= paths
+
+
+@pytest.mark.parametrize(
+    ("scale", "exact"),
+    [(1.0, {"float32", "bfloat16", "float16"}), (1000.0, {"float32"}), (1.0 + 2.0**-20, set())],
+)
+def test_which_logits_are_exact_where(scale, exact):
+    """With tokens of 10 bits more queries have more than bfloat16 has."""
+    decoder, text = short_decoder(np.random.default_rng(0))
+    wider = changed(decoder, "embedding", array=decoder.embedding * np.float32(scale))
+    wider = changed(wider, "positions", array=decoder.positions * np.float32(scale))
+    logits = logits_of(judged(wider, text))[0]
+    models = {name: MODELS[f"{name}, pairwise"] for name in ("float32", "bfloat16", "float16")}
+    assert {name for name, model in models.items() if logits.exact(model).all()} == exact
+    assert not logits.exact(MODELS["float32, scaled"]).any()
+
+
+@pytest.mark.parametrize(("largest", "free"), [(33.0, True), (4097.0, False)])
+def test_any_contraction_needs_more(largest, free):
+    """Sums over fewer indices are of larger products in smaller units."""
+    text = Text.of([0, 1])
+    weights = {
+        "embedding": [[largest, 0.0], [0.0, largest]], "positions": np.zeros((2, 2)),
+        "W_Q": np.ones((1, 2, 1)), "W_K": np.ones((1, 2, 1)),
+        "U": np.zeros((4, 1)), "unembedding": np.eye(3, 1),
+    }  # fmt: skip
+    logits = logits_of(judged(by_hand(text, weights), text))[0]
+    assert logits.exact(MODELS[PLAIN]).all()
+    assert logits.exact(MODELS["float32, any contraction"]).all() == free
 
 
 # Steps of the checker: margins in real arithmetic, and shares of them.
@@ -128,8 +221,8 @@ def test_margins_are_below_the_exact_ones(checker):
         u = rng.standard_normal((4, 2)) * 2.0**20
         ((one, other),) = exact(z) @ exact(u) @ exact(o)
         known = readouts_of(checker, u, o), model, z, np.array([0]), attended_of(checker, np.abs(z))
-        least = checker.margins.judge(*known)[0]
-        assert Fraction(least) < one - other
+        ((least,), (most,), *_) = checker.margins.judge(*known)
+        assert Fraction(least) < one - other < Fraction(most)
         assert float(one - other) - least < 2.0**-40 * 2.0**20
         ((float_one, float_other),) = z @ u @ o
         above += Fraction(float_one) - Fraction(float_other) > one - other
@@ -141,7 +234,7 @@ def test_small_margins(checker, margin, known):
     z, model = np.array([[1.0, 0.0]]), checker.float_model.MODELS[PLAIN]
     readouts = readouts_of(checker, [[1.0], [0.0]], [[margin, 0.0]])
     attended = attended_of(checker, z, most=1.0)
-    least, share = checker.margins.judge(readouts, model, z, np.array([0]), attended)
+    least, _, _, share = checker.margins.judge(readouts, model, z, np.array([0]), attended)
     assert (0.0 < least <= margin) == known
     assert (share < 1.0) == known
     assert known or share == math.inf
@@ -166,22 +259,23 @@ def test_logits_of_53_bits(checker):
 )
 def test_margins_count_from_the_prompt_on(checker, made, room, judge):
     decoder, text = made()
-    seen = set()
+    every = getattr(checker, room), judge
+    on = decoder_of(checker, decoder, text, PLAIN)
+    whole = getattr(*every)(on, on.model)
+    assert whole.places.tolist() == list(range(len(text)))
     for prompt in range(1, len(text) + 1):
-        prompted = dataclasses.replace(text, prompt=prompt)
-        on = decoder_of(checker, decoder, prompted, PLAIN)
-        least = getattr(getattr(checker, room), judge)(on)[0]
-        assert least == pytest.approx(recital(decoder, prompted).least.min(), rel=1e-6)
-        seen.add(least)
-    assert len(seen) > 1
+        on = decoder_of(checker, decoder, text, PLAIN, prompt)
+        found = getattr(*every)(on, on.model)
+        for all_of_them, some in zip(whole, found, strict=True):
+            np.testing.assert_allclose(some, all_of_them[prompt - 1 :], rtol=1e-9)
 
 
 def test_heads_a_few_positions_at_a_time(checker, as_if):
     on = decoder_of(checker, *small(), PLAIN)
-    found = checker.margins.real_margins(on)
+    found = checker.margins.real_margins(on, on.model)
     for entries in (1, 8):
         as_if("margins", "decoders", ENTRIES=entries)
-        assert checker.margins.real_margins(on) == pytest.approx(found, rel=1e-9)
+        np.testing.assert_allclose(checker.margins.real_margins(on, on.model), found, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +288,7 @@ def test_normal_numbers(checker, entry, known):
 
 @pytest.mark.parametrize("storage", ["float32", "bfloat16", "float16"])
 def test_weights_which_are_stored(checker, storage):
-    form = MODELS[f"{storage}, pairwise"].storage
+    form = FORMATS[storage]
     for entry in (*(1.0 + 2.0**-k for k in range(6, 24)), 65504.0, 65536.0, 2.0**-24, 2.0**-25):
         found = checker.margins.stored_in(np.float32([1.0, entry]), storage)
         assert found == (nearest(np.array([entry]), form) == entry).all()
@@ -212,37 +306,30 @@ def made():
     return compact()
 
 
-def by_integers(decoder, text, model="float32, pairwise"):
-    """The margins from integers alone. Raises PrecisionError where they decide nothing."""
-    form = (MODELS | INTEGER_MODELS)[model]
-    require_integers(decoder.tensors, form)
-    tokens = decoder.embedded(text.ids[None])[0]
-    following, places = np.append(text.ids[1:], text.end), np.arange(len(text))
-    window = decoder.layer.window
-    return integer_margins(decoder.tensors, form, tokens, window, following, places)
-
-
-def in_checker(checker, decoder, text, model="float32, pairwise"):
-    """The same in the checker, of no files: the least margin, and the largest share."""
+def in_checker(checker, decoder, text, model=PLAIN):
+    """The least margin, and the largest share. Raises ValueError where integers decide nothing."""
     on = decoder_of(checker, decoder, text, model)
     if not checker.integers.are_integers(on.weights):
         raise ValueError("not integers")
-    return checker.integers.integer_margins(on)
+    margins = checker.integers.integer_margins(on, on.model)
+    return margins.least.min(), margins.share.max()
 
 
-# What holds is proved, here and there.
+# What holds is proved.
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
 @pytest.mark.parametrize("model", ["float32, pairwise", *INTEGER_MODELS])
-def test_it_is_proved_and_checked(checker, tmp_path, outputs, model):
+def test_it_is_proved_and_checked(tmp_path, outputs, model):
     decoder, text = compact(outputs=outputs)
     certificate = certify(decoder, text, claims=CLAIMS, model=model)
     assert certificate.proved
     assert check(*saved(tmp_path, decoder, text, certificate)).proved
-    least, share = in_checker(checker, decoder, text, model)
-    found = by_integers(decoder, text, model)
-    np.testing.assert_allclose([least, share], [found.least.min(), found.share.max()], rtol=1e-9)
+    window, period = decoder.layer.window, len(decoder.positions)
+    true = oracle.margins(decoder.tensors, [text.ids], window=window, period=period)
+    margins = recital(decoder, text, model=model)
+    for ahead, least, most in zip(true, margins.least, margins.most, strict=True):
+        assert least <= min(map(float, ahead)) <= most <= least * (1 + 1e-9)
 
 
 # What does not hold is not: that decoders which are false are refused, the campaign tries.
@@ -283,37 +370,35 @@ def token(entry):
 
 
 NOT_SHOWN = {
-    "a sum of the readout": (sum_of(LIMIT), PLAIN, "add up", "readout"),
-    "leads of 126": (leads(63 / 64), PLAIN, "leads", "lead"),
-    "logits of 24 bits": (logits(1), PLAIN, "difference", "logits"),
-    "a token of 3": (token(3.0), PLAIN, "not \\+1 or -1", "signs"),
-    "a token of 0": (token(0.0), PLAIN, "not \\+1 or -1", "signs"),
-    "merged": (lambda d: d, "float32, scaled", "averages first", "merges"),
-    "any contraction": (lambda d: d, "float32, any contraction", "averages first", "merges"),
+    "a sum of the readout": (sum_of(LIMIT), PLAIN, "readout"),
+    "leads of 126": (leads(63 / 64), PLAIN, "lead"),
+    "logits of 24 bits": (logits(1), PLAIN, "logits"),
+    "a token of 3": (token(3.0), PLAIN, "signs"),
+    "a token of 0": (token(0.0), PLAIN, "signs"),
+    "merged": (lambda d: d, "float32, scaled", "merges"),
+    "any contraction": (lambda d: d, "float32, any contraction", "merges"),
 }
-"""What certify says of it, and the checker."""
+"""What the checker says of it."""
 
 
 @pytest.mark.parametrize("name", NOT_SHOWN)
 def test_what_integers_do_not_show(made, checker, name):
-    change, model, of_certify, of_checker = NOT_SHOWN[name]
+    change, model, words = NOT_SHOWN[name]
     decoder, text = change(made[0]), made[1]
-    with refused(of_certify, PrecisionError):
-        by_integers(decoder, text, model)
-    with refused(of_checker):
+    with refused(words):
         in_checker(checker, decoder, text, model)
 
 
 def test_what_integers_show_up_to_their_limits(made, checker):
     """No order of a sum of 2^24 - 1 is rounded, though it says another token."""
     decoder, text = logits(0)(made[0]), made[1]
-    assert by_integers(decoder, text).least.min() > 0.0 < in_checker(checker, decoder, text)[0]
+    assert in_checker(checker, decoder, text)[0] > 0.0
     decoder = sum_of(LIMIT - 1)(made[0])
-    assert by_integers(decoder, text).least.min() < 0.0 > in_checker(checker, decoder, text)[0]
+    assert in_checker(checker, decoder, text)[0] < 0.0
 
 
 @pytest.mark.parametrize(("apart", "proved"), [(1.0, False), (64.0, True)])
-def test_what_the_last_product_may_round_counts(checker, tmp_path, apart, proved):
+def test_what_the_last_product_may_round_counts(tmp_path, apart, proved):
     """A token has the point of the last one, but for a little: logits are 2^24 or more there."""
     decoder, text = compact(spacing=400_001)
     one = len(text.vocabulary) - 1
@@ -325,8 +410,6 @@ def test_what_the_last_product_may_round_counts(checker, tmp_path, apart, proved
     assert seen.least.min() == pytest.approx(apart)
     assert seen.error.max() > 1.0
     assert (seen.share.max() < 1.0) == proved
-    least, share = in_checker(checker, near, text)
-    np.testing.assert_allclose([least, share], [seen.least.min(), seen.share.max()], rtol=1e-9)
     certificate = certify(near, text, claims=CLAIMS)
     assert certificate["recites"].verdict is Verdict.PROVED
     assert (certificate["executed"].verdict is Verdict.PROVED) == proved
@@ -337,7 +420,8 @@ def test_what_the_last_product_may_round_counts(checker, tmp_path, apart, proved
 @pytest.mark.parametrize("model", INTEGER_MODELS)
 def test_what_a_format_holds(checker, model):
     """As rounding to nearest has it, which the checker does not do."""
-    form, theirs = INTEGER_MODELS[model].factors, checker.float_model.INTEGER_MODELS[model].factors
+    theirs = INTEGER_MODELS[model].factors
+    form = TF32 if theirs[0] == "TF32" else FORMATS[theirs[0]]
     whole = np.concatenate([np.arange(-5000, 5001), 2 ** np.arange(24), [65504, 65536, 65520]])
     exact = nearest(whole.astype(float), form) == whole
     assert (checker.integers.held(whole, theirs) == exact).all()
@@ -440,19 +524,20 @@ def test_leads(checker, lead, proved):
 @pytest.mark.parametrize(("length", "word"), [(1 << 20, "signs"), ((1 << 20) + 1, "too many")])
 def test_tokens_that_a_position_sees(checker, length, word):
     weights, model = layer(embedding=[[2]]), checker.float_model.MODELS[PLAIN]
-    on = SimpleNamespace(model=model, weights=weights, window=None, period=1, prompt=1)
+    on = SimpleNamespace(weights=weights, window=None, period=1, prompt=1, tell=print)
     on.texts = [np.zeros(length, np.int64)]
     with refused(word):
-        checker.integers.integer_margins(on)
+        checker.integers.integer_margins(on, model)
 
 
 # Margins and shares of given outputs.
 
 
-def judged(checker, name, outputs, unembedding, right, moved=2.0**-160):
+def integers_judged(checker, name, outputs, unembedding, right, moved=2.0**-160):
     moved = np.full(len(unembedding), moved)
     given = map(np.array, (outputs, unembedding, right))
-    return checker.integers.judge(checker.float_model.MODELS[name], *given, moved)
+    least, most, _, share = checker.integers.judge(checker.float_model.MODELS[name], *given, moved)
+    return least.min(), share.max(), most.min()
 
 
 @pytest.mark.parametrize(
@@ -466,13 +551,13 @@ def judged(checker, name, outputs, unembedding, right, moved=2.0**-160):
 )
 def test_integers_lose_nothing(checker, outputs, unembedding, right, margin):
     """The least margin of several counts, and one of zero is lost."""
-    least, share = judged(checker, PLAIN, outputs, unembedding, right)
-    assert margin - 1e-9 < least < margin
+    least, share, most = integers_judged(checker, PLAIN, outputs, unembedding, right)
+    assert margin - 1e-9 < least < margin < most < margin + 1e-9
     assert share < 2.0**-900 if margin > 0.0 else share == math.inf
 
 
 def test_what_averages_move_counts_on_both_sides(checker):
-    least, _ = judged(checker, PLAIN, [[8]], [[1], [0]], [0], moved=2.0**-10)
+    least, *_ = integers_judged(checker, PLAIN, [[8]], [[1], [0]], [0], moved=2.0**-10)
     assert 8.0 - 2.0**-9 - 1e-9 < least <= 8.0 - 2.0**-9
 
 
@@ -488,11 +573,11 @@ def test_what_averages_move_counts_on_both_sides(checker):
     ],
 )
 def test_range_of_storage(checker, outputs, unembedding, held):
-    share = judged(checker, HALF, outputs, unembedding, [0])[1]
+    share = integers_judged(checker, HALF, outputs, unembedding, [0])[1]
     assert (share < math.inf) == held
 
 
 def test_logits_of_52_bits(checker):
-    judged(checker, PLAIN, [[1 << 28]], [[(1 << 24) - 1], [0]], [0])
+    integers_judged(checker, PLAIN, [[1 << 28]], [[(1 << 24) - 1], [0]], [0])
     with refused("too large"):
-        judged(checker, PLAIN, [[1 << 28]], [[1 << 24], [0]], [0])
+        integers_judged(checker, PLAIN, [[1 << 28]], [[1 << 24], [0]], [0])

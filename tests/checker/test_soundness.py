@@ -240,8 +240,10 @@ def test_rounding_of_a_little_more_than_a_margin(gap, proved):
     said = check(signed(certificate, narrow(gap), TWO), narrow(gap), TWO)
     assert said.proved == proved
     if not proved:
-        share = re.search("executed: rounding may take ([0-9.]+)", said.report)[1]
-        assert 1.0 < float(share) < 1.2
+        share = re.search(
+            "executed: after token . of text 0 rounding may take ([0-9.]+)%", said.report
+        )[1]
+        assert 100.0 < float(share) < 120.0
 
 
 def test_a_share_of_one_is_too_much_and_a_margin_may_be_claimed_in_full(checker):
@@ -251,13 +253,18 @@ def test_a_share_of_one_is_too_much_and_a_margin_may_be_claimed_in_full(checker)
     about = SimpleNamespace(
         texts=[TWO.ids], places=2, model=checker.float_model.MODELS["float32, pairwise"]
     )
-    about.margins = 0.25, np.nextafter(1.0, 0)
-    assert recites.check(about) == (2, 1, "0.25")
-    assert executed.check(about)[:2] == (2, 1)
-    about.margins = np.nextafter(0.25, 0), 1.0
-    for claim in (recites, executed):
-        with pytest.raises(ValueError, match=claim.name):
-            claim.check(about)
+    about.position = lambda index: (0, index)
+    for least, share, proved in (
+        (0.25, np.nextafter(1.0, 0), "PROVED"),
+        (np.nextafter(0.25, 0), 1.0, "UNDECIDED"),
+        (0.25, np.nan, "UNDECIDED"),
+    ):
+        rows = [0, 1], [0.5, least], [0.5, 0.5], [0.0, 0.0], [0.0, share]
+        about.margins = checker.margins.Margins(*map(np.array, rows))
+        found = [claim.judge(about) for claim in (recites, executed)]
+        assert found[1].verdict == proved
+        assert (found[0].verdict == "PROVED") == (least == 0.25)
+        assert found[0].witness == (None if least == 0.25 else (0, 1))
 
 
 # Sequence memorizers: the formula of Theorem 7 where no network limits its numbers.

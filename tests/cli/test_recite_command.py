@@ -127,8 +127,8 @@ def test_margins_of_another_text(run, monkeypatch):
 
     def another(text, **options):
         built = of_another_text(text, **options)
-        (_, model), margins = built.remembered["margins"]
-        built.remembered["margins"] = (text, model), margins
+        (_, model), about = built.remembered["judged"]
+        built.remembered["judged"] = (text, model), about
         return built
 
     monkeypatch.setattr(constructive, "build_decoder", another)

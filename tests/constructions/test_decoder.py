@@ -24,9 +24,9 @@ from constructive import (
     build_decoder,
     certify,
 )
-from constructive.exact.float_model import FLOAT32, rounded
+from constructive.exact.float_model import rounded
 from constructive.recite.build import TAKES, spread_codes
-from constructive.recite.margins import exact_tokens, recital
+from constructive.recite.margins import recital
 
 # Both constructions of decoders keep the laws; what many parameters are by default.
 
@@ -143,7 +143,6 @@ def test_what_is_built_recites(text, window, seed):
     assert decoder.record.num_positions == len(text.different(window))
     assert decoder.record.share < 1
     assert decoder.record.margin > 0
-    assert exact_tokens(decoder, text, FLOAT32).tabulated
     assert {array.dtype for array in decoder.tensors.values()} == {np.dtype(np.float32)}
 
 
@@ -388,7 +387,7 @@ def test_files_which_are_none(tmp_path, content):
 
 
 def test_logits_which_are_not_exact(cat):
-    """Nothing is bounded in float32 then; and beyond float64 nothing is said at all."""
+    """Rounding takes all in float32 then; and beyond float64 nothing is said at all."""
     decoder, text = cat
     layer = decoder.layer
 
@@ -399,14 +398,13 @@ def test_logits_which_are_not_exact(cat):
     inexact = changed(
         W_Q=layer.query_weights * np.float32(1 + 2.0**-14), W_K=layer.key_weights * np.float32(256)
     )
-    assert exact_tokens(inexact, text, FLOAT32).logits().bits.max() > 24
     assert np.isfinite(recital(inexact, text).least).all()
-    assert np.isinf(recital(inexact, text).share).all()
+    assert (recital(inexact, text).share > 1.0).all()
     fine = changed(W_Q=layer.query_weights * np.float32(1 + 2.0**-20))
-    with pytest.raises(PrecisionError, match="too many, or too fine, for a table"):
+    with pytest.raises(PrecisionError, match="too fine for a table"):
         recital(fine, text)
     embedding = decoder.embedding * np.float32(1 + 2.0**-23)
-    with pytest.raises(PrecisionError, match="do not add up exactly in float32"):
+    with pytest.raises(PrecisionError, match="do not add exactly"):
         recital(dataclasses.replace(decoder, embedding=embedding), text)
 
 

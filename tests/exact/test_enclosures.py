@@ -27,8 +27,7 @@ from constructive import (
     strategies,
 )
 from constructive.exact import balls
-from constructive.exact.balls import relevant_tokens
-from constructive.exact.float_enclosure import bounded_logits, head_factors
+from constructive.exact.balls import bounded_logits, head_factors, relevant_tokens
 from constructive.layers import extended
 
 # Balls hold the truth, as mpmath finds it at sixty digits.

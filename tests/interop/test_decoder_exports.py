@@ -24,9 +24,9 @@ from constructive import (
     build_decoder,
     build_memorizer,
     certify,
+    checker,
     generators,
 )
-from constructive.exact.float_model import INTEGER_MODELS, MODELS
 from constructive.layers.record import TrainedRecord
 from constructive.recite.causal import picks, read
 from constructive.recite.margins import recital
@@ -242,7 +242,7 @@ def test_ids_that_are_not_those_of_the_decoder(tmp_path, capfd):
 # Decoders of integers, and with factors of fewer bits.
 
 
-FACTORS = [model.factors.name for model in INTEGER_MODELS.values()]
+FACTORS = [model.factors[0] for model in checker.INTEGER_MODELS.values()]
 
 
 @pytest.mark.parametrize("options", [{}, {"outputs": 2}, {"window": 2}, {"window": 4}])
@@ -322,7 +322,7 @@ def test_exports_return_the_targets_and_name_a_model(name, tmp_path):
     memorizer.to_onnx(path)
     outputs = in_onnx(path)(contexts=data.contexts, queries=data.queries)
     assert near(data, outputs)
-    assert model_of(path) in MODELS
+    assert model_of(path) in checker.MODELS
     modules = [memorizer.to_torch()]
     assert modules[0].float_model == "float32, pairwise"
     if memorizer.layer.head_dim * memorizer.layer.num_heads == data.width:
@@ -330,7 +330,7 @@ def test_exports_return_the_targets_and_name_a_model(name, tmp_path):
     for module in modules:
         same = memorizer.layer.head_dim == memorizer.layer.value_dim  # or there is no fused kernel
         for backend in BACKENDS[: 3 if same else 2]:
-            assert module.float_model in MODELS
+            assert module.float_model in checker.MODELS
             assert near(data, layer_of_torch(module, data, backend))
 
 
@@ -364,5 +364,5 @@ def test_exports_of_decoders_are_within_their_bounds(storage, tmp_path):
     assert model_of(tmp_path / "decoder.onnx") == decoder.float_model
     programs.append(lambda _: decoder.logits(text.texts[0])[None])
     for logits in programs:
-        judge(decoder, text, logits, model=MODELS[decoder.float_model])
+        judge(decoder, text, logits, model=decoder.float_model)
     assert decoder.generate(text.texts[0][: text.prompt]) == text.texts[0]

@@ -12,7 +12,6 @@ import pytest
 from constructive.data.padded import Padded
 from constructive.exact import modular, softmax
 from constructive.exact.balls import Balls
-from constructive.exact.float_enclosure import Tabulated
 from constructive.exact.softmax import (
     FactoredFloats,
     Floats,
@@ -232,7 +231,6 @@ KINDS = {
     "float64": ArithmeticKind(lambda _: Floats(np.float64), lists, near(1e-13)),
     "float32": ArithmeticKind(lambda _: Floats(np.float32), lists, near(1e-4)),
     "factored": ArithmeticKind(lambda _: FactoredFloats(np.float64), lists, near(1e-13)),
-    "table": ArithmeticKind(lambda unit: Tabulated(float(unit), 800.0), lists, near(1e-14)),
     "balls": ArithmeticKind(lambda _: Balls(80), rows_of, ball_holds),
     "residues": ArithmeticKind(
         lambda _: Residues(POINT, -54, -54), residues, same, residue, power

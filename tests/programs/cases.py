@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from emulated import READOUTS, Order, Softmax, choices, drawn
+from emulated import MODELS, READOUTS, Order, Softmax, choices, drawn
 
-from constructive.exact.float_model import MODELS, rounded
+from constructive import checker
+from constructive.checker.margins import real_margins
+from constructive.exact.float_model import rounded
 from constructive.recite.causal import CausalLayer
-from constructive.recite.exact_logits import exact_positions
-from constructive.recite.margins import margins
 
 # Small cases. Each knows the bound of its outputs, and what they are in real arithmetic: float64 is
 # near enough, as its errors are 2^-29 of those that are bounded.
@@ -29,16 +29,23 @@ class DecoderCase(NamedTuple):
 
     def bounds(self, model):
         """Of the difference of both logits: (N,)."""
-        weights = self.layer.query_weights, self.layer.key_weights
-        known = exact_positions(weights, self.tokens, model)
-        if not known.tabulated:
-            return np.full(self.tokens.shape[1], np.inf)
-        places = np.arange(self.tokens.shape[1])[np.newaxis]
-        arrays = self.layer, self.unembedding, model, self.tokens.astype(float), known
-        with np.errstate(all="ignore"):
-            parts = list(margins(*arrays, np.zeros_like(places), places))
-        order = np.concatenate([part.places for part in parts]).argsort()
-        return np.concatenate([part.error for part in parts])[order]
+        tokens, (w_q, w_k, readout) = self.tokens[0], self.layer.tensors.values()
+        skipped = np.zeros(((not self.layer.skip) * tokens.shape[1], readout.shape[1]), np.float32)
+        weights = {
+            "embedding": np.zeros_like(tokens[:1]),
+            "positions": tokens,
+            "W_Q": w_q,
+            "W_K": w_k,
+            "U": np.concatenate([skipped, readout]),
+            "unembedding": self.unembedding,  # of the one token, and of the end
+        }
+        ids = np.zeros(len(tokens), dtype=int)
+        about = checker.decoder(weights, [ids], model.name, window=self.layer.window)
+        try:
+            with np.errstate(all="ignore"):
+                return real_margins(about, model.row).error
+        except ValueError:
+            return np.full(len(tokens), np.inf)
 
     def off(self, program):
         """What a program is off in that difference: (N,)."""

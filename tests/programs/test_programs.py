@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from cases import PRODUCTIONS, climb, decoder_case, share, shares
 from compact_parts import changed, compact
-from emulated import programs
+from emulated import INTEGER_MODELS, MODELS, programs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from constructive import ParameterError, PrecisionError, Text, Verdict, certify
-from constructive.exact.float_model import FLOAT32, FORMATS, INTEGER_MODELS, MODELS
+from constructive import ParameterError, Text, Verdict, certify
+from constructive.checker.integers import require_sums
+from constructive.exact.float_model import FORMATS
 from constructive.recite.causal import picks, read
-from constructive.recite.margins import require_integers
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -38,7 +38,7 @@ def test_no_program_breaks_its_bound(model):
 
 def test_a_search_breaks_none():
     rng = np.random.default_rng(5)
-    assert 0.0 < climb(decoder_case(rng, "float32"), FLOAT32, rng, 30)[0] <= 1.0
+    assert 0.0 < climb(decoder_case(rng, "float32"), MODELS["float32, pairwise"], rng, 30)[0] <= 1.0
 
 
 BEYOND = [(name, model) for name, each in PRODUCTIONS.items() for model in each.models]
@@ -126,11 +126,11 @@ def test_a_split_readout_needs_smaller_sums():
     readout[1::2] = -value
     high = 128.0 * np.rint(value / 128.0)
     assert rows * value < 2**24 < rows * (high + abs(value - high))
-    ones = np.ones((1, 1, 1), np.float32)
-    weights = {"W_Q": ones, "W_K": ones, "U": readout}
-    require_integers(weights, MODELS["float32, pairwise"])
-    with pytest.raises(PrecisionError, match="add up"):
-        require_integers(weights, model)
+    ones = np.ones((1, 1, 1), int)
+    weights = {"W_Q": ones, "W_K": ones, "U": readout.astype(int)}
+    require_sums(weights, MODELS["float32, pairwise"].row)
+    with pytest.raises(ValueError, match="sums of the readout"):
+        require_sums(weights, model.row)
 
 
 # Exponentials of the libraries which evaluate a decoder, by the program which goes through all.

@@ -16,12 +16,11 @@ import numpy as np
 
 from constructive.support.errors import (
     ParameterError,
-    PrecisionError,
     require_positive,
     require_seed,
     shown,
 )
-from constructive.support.verdict import Claim, Verdict
+from constructive.support.verdict import Claim
 
 MOST_BITS = 4096  # Bits after which an undecided claim stays so, by default
 _FEWEST_BITS = 2
@@ -92,7 +91,6 @@ class Subject(Generic[Weights, Data]):
     asked: tuple["ClaimKind", ...]  # the kinds of claims that are asked for, in their order
     fingerprints: bytes  # the SHA-256 of the data, followed by that of the weights
     rng: np.random.Generator  # of primes' points
-    judged: dict[str, Claim] = field(default_factory=dict)  # the claims before this one, by name
     shared: dict[type[Any], Any] = field(default_factory=dict)  # what `once` has computed, by type
 
     def once(self, kind: type[Shared], compute: Callable[[], Shared]) -> Shared:
@@ -125,11 +123,6 @@ class ClaimKind(ABC):
         options: CertifyOptions,
     ) -> None:
         """Raise ParameterError, before any work, for options that these weights cannot have."""
-
-    def undecided(self, statement: str, failure: PrecisionError) -> Claim:
-        """Return the claim, where arithmetic is not precise enough to say anything."""
-        detail = f"{failure.problem}; {failure.suggestion}"
-        return Claim(self.name, statement, Verdict.UNDECIDED, detail)
 
     @abstractmethod
     def judge(self, subject: Subject[Any, Any]) -> Claim:

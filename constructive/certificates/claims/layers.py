@@ -27,12 +27,16 @@ class Proposed(ClaimKind):
     """A claim that the checker judges, by evidence that is proposed here."""
 
     @abstractmethod
-    def propose(self, subject: Subject[Any, Dataset]) -> Evidence:
+    def propose(self, subject: Subject[Any, Any]) -> Evidence:
         """Return evidence; without what it would need, and with `advice`, where there is none."""
+
+    def about(self, subject: Subject[Any, Any]) -> checker.About:
+        """Return weights and data as the checker has them, with what it has computed."""
+        return layer_of(subject)
 
     def judge(self, subject: Subject[Any, Any]) -> Claim:
         """Let the checker judge what is proposed."""
-        about, given = layer_of(subject), self.propose(subject)
+        about, given = self.about(subject), self.propose(subject)
         return claim_of(checker.verify(self.name, given, about), given)
 
 
@@ -41,7 +45,7 @@ def claim_of(found: checker.Found, given: Evidence) -> Claim:
     verdict = Verdict[found.verdict]
     if verdict is Verdict.UNDECIDED:
         detail = given.get("advice", found.detail)
-        return Claim(found.name, found.statement, verdict, detail)
+        return Claim(found.name, found.statement, verdict, detail, found.witness)
     proof = given if verdict is Verdict.PROVED else {}
     return Claim(found.name, found.statement, verdict, found.detail, found.witness, proof)
 

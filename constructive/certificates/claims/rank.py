@@ -3,22 +3,16 @@
 What a certificate carries that others may check quickly is said at each claim.
 """
 
-import hashlib
-import struct
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from constructive import checker
-from constructive.certificates.claims.kind import ClaimKind, Subject
 from constructive.exact import modular
-from constructive.exact.softmax import Point
 from constructive.layers import residues
 from constructive.layers.residues import Search
-from constructive.support.arrays import Array, Integers
-from constructive.support.errors import PrecisionError
-from constructive.support.verdict import Claim, Verdict, pack
+from constructive.support.verdict import pack
 
 # *rank*: all rows of Z are independent, so these heads have a readout for all targets.
 #
@@ -37,78 +31,13 @@ from constructive.support.verdict import Claim, Verdict, pack
 # linear algebra*, ISSAC 2011), with the verifier's random vectors drawn from a hash function (Fiat
 # and Shamir), which is modelled as random.
 
-ROUNDS = 12
-
-Refutation = tuple[str, object]  # A detail and a witness
-
-
-class Rank(ClaimKind):
-    """The claim *rank*, whatever the rows are."""
-
-    name = "rank"
-    options = frozenset({"seed"})
-    advice: ClassVar[str]  # What to try where it is undecided
-
-    def judged(
-        self,
-        subject: Subject[Any, Any],
-        total: int,
-        refutation: Refutation | None,
-        search: Callable[[], Search],
-    ) -> Claim:
-        """Eliminate all rows modulo primes, unless no weights of this shape have the rank.
-
-        `search` looks for a prime at which they are independent, and may raise PrecisionError.
-        """
-        statement = self.statement.format(total)
-        if refutation is not None:
-            return Claim("rank", statement, Verdict.REFUTED, *refutation)
-        try:
-            found = search()
-        except PrecisionError as failure:
-            return self.undecided(statement, failure)
-        point, factors = found.point, found.factors
-        if point is None or factors is None:
-            detail = f"softmax denominators vanish at all {found.retries} points; another seed="
-            return Claim("rank", statement, Verdict.UNDECIDED, detail)
-        if found.rank < total:
-            detail = (
-                f"rank Z >= {found.rank}, and probably equal: that is the rank modulo "
-                f"{found.tried} primes at random x; try {self.advice}"
-            )
-            return Claim("rank", statement, Verdict.UNDECIDED, detail)
-        sides = challenge(subject.fingerprints, point, found.columns)
-        evidence = {
-            "prime": point.prime,
-            "value": point.value,
-            "retries": found.retries,
-            "columns": pack(found.columns),
-            "solution": pack(modular.solve(factors, sides).astype(np.int64) % point.prime),
-        }
-        at = f"modulo p = {point.prime} at x = {point.value}"
-        detail = f"rank {total} {at} ({found.retries} retries)"
-        return Claim("rank", statement, Verdict.PROVED, detail, evidence=evidence)
-
-
-def challenge(fingerprints: bytes, point: Point, columns: Integers) -> Array:
-    """Return right-hand sides that follow from what is claimed: (T, ROUNDS), balanced residues.
-
-    The fingerprints are the SHA-256 of the data, followed by that of the weights.
-    """
-    hashed = hashlib.shake_256(b"constructive rank 1")
-    hashed.update(fingerprints + struct.pack("<II", point.prime, point.value))
-    hashed.update(columns.astype("<u4").tobytes())
-    stream = np.frombuffer(hashed.digest(8 * ROUNDS * len(columns)), dtype="<u8")
-    values = (stream % np.uint64(point.prime)).astype(np.float64)
-    return modular.reduce(values.reshape(len(columns), ROUNDS), point.prime)
-
-
 Rows = tuple[int, tuple[int, int]]  # How many, and how many parts of columns, of how many each
+Ranked = checker.Layer | checker.Decoder
 Judged = tuple[checker.Found, dict[str, Any]]  # What the checker finds, and of what
 
 
 def prove(
-    about: checker.Layer,
+    about: Ranked,
     rows: Rows,
     rng: np.random.Generator,
     search: Callable[[], Search],
@@ -127,7 +56,7 @@ def prove(
     return found, given
 
 
-def at_random(about: checker.Layer, rows: Rows, rng: np.random.Generator) -> Judged:
+def at_random(about: Ranked, rows: Rows, rng: np.random.Generator) -> Judged:
     """Try random points until no denominator vanishes; REFUTED where no weights have the rank."""
     columns, prime = residues.likely_columns(*rows, rng), next(modular.safe_primes())
     for retries in range(residues.VANISHING):
