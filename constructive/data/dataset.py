@@ -17,8 +17,10 @@ from constructive.data.shapes import ARRAYS, LENGTHS, ExampleShapes, require_exa
 from constructive.data.stored import StoredContexts, read_archive, read_folder, write_folder
 from constructive.support.arrays import (
     CHUNK_BYTES,
+    AnyArray,
     Array,
     Integers,
+    Tensor,
     as_array,
     finite_array,
     first_place,
@@ -39,7 +41,7 @@ from constructive.support.files import replacing
 from constructive.support.tensors import fingerprint
 
 
-def indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
+def indices(examples: npt.ArrayLike, total: int) -> AnyArray:
     """Return indices of some of T = `total` examples, which may be from -T on, or T Booleans.
 
     Raises DataError for anything else, and where nothing is taken.
@@ -66,12 +68,12 @@ def indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
     return index
 
 
-def arrays_of(examples: object) -> tuple[Any, Any, Any]:
+def arrays_of(examples: object) -> tuple[Tensor, Tensor, Tensor]:
     """Return contexts, queries and targets of a dataset of PyTorch, which is not imported here.
 
     Raises ParameterError for what gives no examples, and DataError for what are not triples.
     """
-    given: Any = examples
+    given: Tensor = examples
     wanted = "a TensorDataset(contexts, queries, targets), or examples (context, query, target)"
     if hasattr(given, "tensors"):
         columns = tuple(given.tensors)
@@ -119,7 +121,7 @@ class Example(NamedTuple):
 
     context: Array
     query: Array
-    target: Any
+    target: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,10 +201,10 @@ class Dataset(ExampleShapes):
     @classmethod
     def of_classes(
         cls,
-        contexts: Any,  # noqa: ANN401 - as for Dataset
-        queries: Any,  # noqa: ANN401
-        labels: Any,  # noqa: ANN401
-        classes: Any = None,  # noqa: ANN401
+        contexts: Tensor,
+        queries: Tensor,
+        labels: Tensor,
+        classes: Tensor = None,
     ) -> "Dataset":
         """Return examples with a class label each: targets are one-hot, a column for each class.
 
@@ -231,9 +233,9 @@ class Dataset(ExampleShapes):
     @classmethod
     def of_sequences(
         cls,
-        tokens: Any,  # noqa: ANN401 - as for Dataset
-        labels: Any,  # noqa: ANN401
-        classes: Any = None,  # noqa: ANN401
+        tokens: Tensor,
+        labels: Tensor,
+        classes: Tensor = None,
         *,
         ignored: int = IGNORED,
     ) -> "Dataset":
@@ -274,7 +276,7 @@ class Dataset(ExampleShapes):
     @classmethod
     def from_torch(
         cls,
-        examples: Any,  # noqa: ANN401 - of a library that may be absent
+        examples: Tensor,
         *,
         labels: bool = False,
     ) -> "Dataset":
@@ -316,7 +318,7 @@ class Dataset(ExampleShapes):
     def __getitem__(self, index: int | np.integer[Any]) -> Example: ...
 
     @overload
-    def __getitem__(self, index: slice | Sequence[int] | npt.NDArray[Any]) -> "Dataset": ...
+    def __getitem__(self, index: slice | Sequence[int] | AnyArray) -> "Dataset": ...
 
     def __getitem__(self, index: Any) -> "Example | Dataset":
         """One example for an integer, a dataset for a slice, a list or an array (`take`)."""
@@ -411,14 +413,14 @@ class Dataset(ExampleShapes):
         tokens = self.filled.contexts
         return max(float(tokens.max()), -float(tokens.min()))
 
-    def stored_rows(self, rows: slice | npt.NDArray[Any]) -> Array:
+    def stored_rows(self, rows: slice | AnyArray) -> Array:
         """Return contexts of some examples as stored: (rows, n, d), or (1, n, d) if shared."""
         if self.on_disk:
             return self.on_disk.rows(rows)
         chosen: Array = self.contexts[np.newaxis] if self.shared_context else self.contexts[rows]
         return chosen
 
-    def contexts_of(self, rows: slice | npt.NDArray[Any]) -> Array:
+    def contexts_of(self, rows: slice | AnyArray) -> Array:
         """Return the same as float64."""
         return self.stored_rows(rows).astype(np.float64, copy=False)
 
@@ -445,7 +447,7 @@ class Dataset(ExampleShapes):
         return fingerprint(self.arrays)
 
     @property
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> dict[str, AnyArray]:
         """The arrays by their names in files: with `lengths` where contexts have different ones."""
         named = {name: getattr(self.filled, name) for name in ARRAYS}
         if self.lengths is not None:  # integers are float64 to those who check
@@ -571,9 +573,9 @@ class Dataset(ExampleShapes):
 
 
 def owning(
-    contexts: Any,  # noqa: ANN401 - as for Dataset
-    queries: Any,  # noqa: ANN401
-    targets: Any,  # noqa: ANN401
+    contexts: Tensor,
+    queries: Tensor,
+    targets: Tensor,
     classes: tuple[Label, ...] = (),
 ) -> Dataset:
     """Return a dataset that takes over arrays that nobody else holds: only for those just made.

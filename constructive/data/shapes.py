@@ -1,12 +1,9 @@
 """What the shapes of examples say, in any arithmetic, and whether they fit together."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from constructive.data.labels import Label, same_classes
-from constructive.support.arrays import Integers, Rebuilt
+from constructive.support.arrays import AnyArray, Integers, Rebuilt
 from constructive.support.errors import DataError, ParameterError, with_article
 
 ARRAYS = "contexts", "queries", "targets"  # The arrays of a dataset, by their names in files
@@ -16,9 +13,9 @@ LENGTHS = "lengths"  # The array of how many tokens each context has, where thes
 class ExampleShapes(Rebuilt):
     """What the shapes of contexts, queries and targets say, whatever their entries are."""
 
-    contexts: npt.NDArray[Any]
-    queries: npt.NDArray[Any]
-    targets: npt.NDArray[Any]
+    contexts: AnyArray
+    queries: AnyArray
+    targets: AnyArray
     classes: tuple[Label, ...] = ()
     lengths: Integers | None = None  # n_i (T,), or None where all contexts have n tokens
     num_examples: int  # T
@@ -27,7 +24,7 @@ class ExampleShapes(Rebuilt):
     width: int  # d
     target_dim: int  # d_out
     shared_context: bool
-    target_matrix: npt.NDArray[Any]  # (T, d_out), also where targets were given as (T,)
+    target_matrix: AnyArray  # (T, d_out), also where targets were given as (T,)
 
     def __len__(self) -> int:
         return self.num_examples
@@ -44,7 +41,7 @@ class ExampleShapes(Rebuilt):
         )
 
     @property
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> dict[str, AnyArray]:
         """The arrays by their names in files."""
         return {name: getattr(self, name) for name in ARRAYS}
 

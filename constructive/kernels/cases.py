@@ -698,11 +698,25 @@ class Uniform(Case):
         return Draft(q, k, slot)
 
 
+class Orthogonal(Uniform):
+    """The same at logits of 0, where a soft cap does nothing."""
+
+    name: ClassVar[str] = "orthogonal"
+    purpose: ClassVar[str] = "any key more or less, at logits of 0"
+
+    def lacks(self, spec: Spec) -> str | None:
+        return "it is `uniform` without a soft cap" if spec.soft_cap is None else None
+
+    def draft(self, spec: Spec, visible: Booleans) -> Draft:
+        drawn = super().draft(spec, visible)
+        return Draft(np.zeros_like(drawn.q), drawn.k)
+
+
 # In the order in which `battery` takes them.
 CASES: dict[str, Case] = {
     case.name: case
     for case in (
-        Last(), First(), Random(), Ties(), Uniform(), Levels(), Low(), Scale(),
+        Last(), First(), Random(), Ties(), Uniform(), Orthogonal(), Levels(), Low(), Scale(),
         FineScale(), Slopes(), Biased(), SoftCap(), CappedTies(), LargeValues(),
     )
 }  # fmt: skip
