@@ -1,4 +1,4 @@
-"""Adapters: problems in the words of libraries. A new one is a row, and its functions."""
+"""Adapters: problems in the words of PyTorch; `tests/benchmarks/kernels` has other libraries."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -99,13 +99,6 @@ class Adapter:
         """Import the library."""
         require_packages(self.packages, purpose="this adapter")
 
-    def version(self) -> str:
-        """Return the version of the library, or "" where there is none."""
-        from importlib.metadata import version
-
-        first = next(iter(self.packages.values()), None)
-        return "" if first is None else version(first)
-
 
 def masked(
     problem: Inputs, name: str, library: str = "numpy", *, additive: bool = False
@@ -188,7 +181,6 @@ _SDPA = Adapter(
 _FUSED = replace(_SDPA, placed="contiguous")
 
 
-# Of other libraries: `of_onnx.py` and `of_others.py` of the programs that run released kernels.
 ADAPTERS: dict[str, Adapter] = {
     "torch": _SDPA,
     "torch-boolean": replace(_SDPA, options=_as_booleans),

@@ -379,11 +379,7 @@ def _same_rows(out: Array, other: Array, form: Format) -> Booleans:
 
 
 def of_kinds(names: Iterable[str]) -> tuple[str, ...]:
-    """Return one of all sentences that differ in numbers alone, such as sizes of blocks.
-
-    >>> of_kinds(["blocks of 16 are lost", "blocks of 32 are lost"])
-    ('blocks of 16 are lost',)
-    """
+    """Return one of all sentences that differ in numbers alone, such as sizes of blocks."""
     kinds: dict[str, str] = {}
     for name in names:
         kinds.setdefault(_NUMBER.sub("#", name), name)
