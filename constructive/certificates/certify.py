@@ -313,7 +313,8 @@ def _read(given: Any, dataset: object) -> tuple["Memorizer | Claimed", object]: 
         f"not {with_article(named[0])} and then {with_article(named[1])}",
         witness=named,
         suggestion="certify(memorizer, dataset): a Memorizer or a PyTorch module, and a "
-        "Dataset; of files Memorizer.load(path) and Dataset.open(path)",
+        "Dataset; of files Memorizer.load(path) and Dataset.open(path); of an AttentionLayer "
+        "Memorizer(layer, TrainedRecord(source, scalar_targets=False, constant=False))",
     )
 
 
@@ -340,10 +341,13 @@ def _checked_claims(
     listed = list(asked) if isinstance(asked, Iterable) else []
     unknown = [name for name in listed if not isinstance(name, str) or name not in known]
     if unknown or not listed:
-        hint = "; labels of layers with an output for each class (Dataset.of_classes)"
-        hint *= any(isinstance(name, str) and name == "labels" for name in unknown)
+        if "labels" in unknown and about == LAYERS.words:
+            about += " with one output"
+        hint = "; labels of data from Dataset.of_classes" * ("labels" in unknown)
+        named = listed and all(isinstance(name, str) for name in listed)
+        words = repr(" ".join(listed)) if named else shown(claims)
         raise ParameterError(
-            f"claims={shown(claims)} are not claims about {about}",
+            f"claims={words} are not claims about {about}",
             witness=unknown or None,
             suggestion=f"some of {', '.join(known)}" + hint,
         )

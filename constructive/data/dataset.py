@@ -3,17 +3,23 @@
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from constructive.data.labels import IGNORED, Label, one_hot, require_classes, same_classes
 from constructive.data.padded import Padded, as_padded
-from constructive.data.shapes import ARRAYS, LENGTHS, ExampleShapes, require_examples
+from constructive.data.shapes import (
+    ARRAYS,
+    LENGTHS,
+    ExampleShapes,
+    check_shapes,
+    require_examples,
+)
 from constructive.data.stored import StoredContexts, read_archive, read_folder, write_folder
 from constructive.support.arrays import (
     CHUNK_BYTES,
@@ -124,7 +130,7 @@ class Example(NamedTuple):
     target: Tensor
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Dataset(ExampleShapes):
     """T examples, each a context of n tokens, a query and a target.
 
@@ -174,37 +180,53 @@ class Dataset(ExampleShapes):
         Dataset(T=2, n=1 to 2, d=2, d_out=1, own contexts, float64)
     """
 
-    contexts: Array
+    source: Array | Padded | StoredContexts  # of contexts
     queries: Array
     targets: Array
     classes: tuple[Label, ...] = ()
-    # The file of the contexts, where they are not in memory; then `contexts` maps it.
-    on_disk: StoredContexts | None = field(default=None, init=False)
-    context_dtype: np.dtype[Any] = field(init=False)
 
-    def __post_init__(self) -> None:
-        held = self.on_disk or vars(self)["contexts"]
-        _fill(self, (held, self.queries, self.targets), self.classes, copy=True)
+    def __init__(
+        self, contexts: object, queries: object, targets: object, classes: object = ()
+    ) -> None:
+        _fill(self, (contexts, queries, targets), classes, copy=True)
 
-    if not TYPE_CHECKING:  # which would take every name for an attribute
+    @property
+    def contexts(self) -> Array:
+        """The contexts; those on disk are mapped anew, as a mapping keeps in memory what is read.
 
-        def __getattr__(self, name: str) -> Array:
-            """Map contexts on disk anew each time, as a mapping keeps what was read in memory."""
-            if name == "contexts" and self.on_disk:
-                return self.on_disk.mapped()
-            raise AttributeError(name)
+        They are `Padded` where contexts have different lengths.
+        """
+        source: Any = self.source
+        contexts: Array = source.mapped() if self.on_disk else source
+        return contexts
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        held = self.on_disk or self.contexts
-        return type(self), (held, self.queries, self.targets, self.classes)
+    @property
+    def on_disk(self) -> StoredContexts | None:
+        """The file of the contexts, where they are not in memory."""
+        return self.source if isinstance(self.source, StoredContexts) else None
+
+    @property
+    def lengths(self) -> Integers | None:
+        """The number of tokens of each context (T,), or None where all have n."""
+        return self.source.lengths if isinstance(self.source, Padded) else None
+
+    @property
+    def context_shape(self) -> tuple[int, ...]:
+        """(T, n, d), or (n, d) for one context that all examples share."""
+        return self.source.shape
+
+    @property
+    def context_dtype(self) -> np.dtype[Any]:
+        """float32 or float64."""
+        return self.source.dtype
 
     @classmethod
     def of_classes(
         cls,
-        contexts: Tensor,
-        queries: Tensor,
-        labels: Tensor,
-        classes: Tensor = None,
+        contexts: object,
+        queries: object,
+        labels: object,
+        classes: object = None,
     ) -> "Dataset":
         """Return examples with a class label each: targets are one-hot, a column for each class.
 
@@ -233,9 +255,9 @@ class Dataset(ExampleShapes):
     @classmethod
     def of_sequences(
         cls,
-        tokens: Tensor,
-        labels: Tensor,
-        classes: Tensor = None,
+        tokens: object,
+        labels: object,
+        classes: object = None,
         *,
         ignored: int = IGNORED,
     ) -> "Dataset":
@@ -276,7 +298,7 @@ class Dataset(ExampleShapes):
     @classmethod
     def from_torch(
         cls,
-        examples: Tensor,
+        examples: object,
         *,
         labels: bool = False,
     ) -> "Dataset":
@@ -573,9 +595,9 @@ class Dataset(ExampleShapes):
 
 
 def owning(
-    contexts: Tensor,
-    queries: Tensor,
-    targets: Tensor,
+    contexts: object,
+    queries: object,
+    targets: object,
     classes: tuple[Label, ...] = (),
 ) -> Dataset:
     """Return a dataset that takes over arrays that nobody else holds: only for those just made.
@@ -590,25 +612,21 @@ def owning(
 def _fill(
     dataset: Dataset, arrays: tuple[object, object, object], classes: object, *, copy: bool
 ) -> None:
-    """Check the arrays of a dataset, and set them and its sizes."""
+    """Check the arrays of a dataset, and set them."""
     contexts, *others = arrays
-    kept = vars(dataset)
-    held: Any = as_padded(contexts)
-    if isinstance(held, Padded):
-        kept["lengths"] = held.lengths
-    elif not isinstance(held, StoredContexts):
-        held = frozen(finite_array("contexts", held, copy=copy))
-    for name, values in zip(ARRAYS[1:], others, strict=True):
-        kept[name] = frozen(finite_array(name, values, copy=copy))
-    dataset.set_sizes(held.shape)
-    kept["context_dtype"] = held.dtype
-    kept["classes"] = require_classes(classes, dataset.target_dim)
-    if isinstance(held, StoredContexts):
-        kept.pop("contexts", None)
-        # Copies and pickles of a dataset know what was read before.
-        kept["on_disk"] = held if held.sha256 else held.scanned(dataset.queries, dataset.targets)
-    else:
-        kept["contexts"] = held
+    source: Any = as_padded(contexts)
+    if not isinstance(source, Padded | StoredContexts):
+        source = frozen(finite_array("contexts", source, copy=copy))
+    queries, targets = (
+        frozen(finite_array(name, values, copy=copy))
+        for name, values in zip(ARRAYS[1:], others, strict=True)
+    )
+    check_shapes(source.shape, queries.shape, targets.shape)
+    known = require_classes(classes, targets.size // len(targets))
+    # Copies and pickles of a dataset know what was read before.
+    if isinstance(source, StoredContexts) and not source.sha256:
+        source = source.scanned(queries, targets)
+    vars(dataset).update(source=source, queries=queries, targets=targets, classes=known)
 
 
 # What occurs twice: inputs (one query, and one multiset of tokens), and tokens of a context.

@@ -51,7 +51,7 @@ class Equality(ClaimKind):
         sequence, position = divmod(first, size)
         witness = (sequence, position) if dataset.task == "seq2seq" else first
         label = dataset.classes[dataset.labels[first]]
-        (given,) = memorizer.labelled(found[first : first + 1], 1)[:1]
+        (given,) = memorizer.labeled(found[first : first + 1], 1)[:1]
         given = given[0] if dataset.task == "seq2seq" else given
         detail = (
             f"{len(wrong)} labels differ: at {witness} it is {shown(given)}, not {shown(label)}"

@@ -170,14 +170,14 @@ class Near(OfFreeHeads):
     def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return the size of readouts, so many blocks of directions, and twice what is shown."""
         layer, data, about = subject.weights.layer, subject.data, layer_of(subject)
-        unit = 2.0 ** math.frexp(max(np.abs(layer.effective_readout).max(), 1e-300))[1]
+        unit = 2.0 ** math.frexp(np.abs(layer.effective_readout).max() or 1.0)[1]
         rows, heads, width = data.num_examples * data.target_dim, layer.num_heads, layer.width
         readouts, block = heads * width * data.target_dim, width * layer.head_dim
         few = min(2 * heads, math.ceil(max(_ROOM * rows - readouts, 0) / block))
         for blocks in dict.fromkeys((few, 2 * heads)):  # all, where these are not independent
             given: Evidence = {"unit": unit.hex(), "blocks": blocks}
             try:
-                distance, _ = next(checker.distances(about, unit, readouts + blocks * block))
+                distance, _ = next(checker.distances(about, unit, blocks))
             except (ValueError, StopIteration) as failure:
                 told = str(failure) or "no exact weights are shown to be near"
                 given |= {"bound": (0.0).hex(), "advice": told}
