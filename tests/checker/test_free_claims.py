@@ -101,7 +101,7 @@ def stored(data, heads, head_dim, rng):
 def proposed(data, heads, head_dim, seed=0):
     rng = np.random.default_rng(seed)
     weights = stored(data, heads, head_dim, rng)
-    subject = Subject(weights, data, CertifyOptions(), (proposals.ONTO,), b"", rng)
+    subject = Subject(weights, data, CertifyOptions(), b"", rng)
     return proposals.ONTO.propose(subject), checker.layer({}, data.arrays)
 
 

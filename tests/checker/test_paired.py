@@ -148,6 +148,27 @@ def test_pairs_with_as_many_examples_as_dimensions_and_one_more(
     assert words in printed
 
 
+@pytest.mark.parametrize(
+    ("first", "stops", "words"),
+    [
+        (None, None, None),
+        (1, None, "order is not an order"),  # the second example twice
+        (None, [12, 22, 32, 42, 52, 59], "all examples but one"),
+        (None, [12, 22, 21, 42, 52, 60], "all examples but one"),
+        (None, [12, 22, 32, 42, 52, 62], "packed integers"),
+    ],
+)
+def test_orders_which_are_none(checker, paired, first, stops, words):
+    _, memorizer, _, _ = paired
+    record, about = memorizer.record, about_of(memorizer, paired[0])
+    order = [record.order[0 if first is None else first], *record.order[1:]]
+    stops = [head.stop for head in record.heads[1::2]] if stops is None else stops
+    evidence = {"order": pack(order), "stops": pack(stops)}
+    found = checker.verify.verify("rank", evidence, about)
+    assert found.verdict == ("UNDECIDED" if words else "PROVED")
+    assert (words or "contraction") in found.detail
+
+
 def at(head, factor):
     """That one of the twelve heads times a factor."""
     return lambda w: (

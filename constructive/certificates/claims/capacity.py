@@ -18,12 +18,12 @@ import numpy as np
 
 from constructive import checker
 from constructive.certificates.claims.kind import Subject
-from constructive.certificates.claims.layers import Evidence, Proposed, layer_of
+from constructive.certificates.claims.layers import Proposed, layer_of
 from constructive.data.dataset import Dataset, first_of_each
 from constructive.exact import modular
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
-from constructive.support.verdict import pack
+from constructive.support.verdict import Evidence, pack
 from constructive.support.work import report
 from constructive.theory.capacity import Spans, Vectors, context_capacity, count_spans, spans_of
 from constructive.theory.free_heads import Dimensions, draw_zero_point, free_capacity, zero_point
