@@ -166,7 +166,7 @@ BUDGET = {
     "exact": (2620, 10),
     "figures": (1540, 10),
     "instances": (4200, 14),
-    "interop": (1070, 4),
+    "interop": (1060, 4),
     "kernels": (9560, 21),
     "layers": (2210, 7),
     "pytest_plugin": (160, 2),
