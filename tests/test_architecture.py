@@ -175,7 +175,7 @@ BUDGET = {
     "sequences": (2780, 10),
     "strategies": (410, 2),
     "support": (1730, 9),
-    "theory": (3050, 9),
+    "theory": (2850, 9),
 }
 
 
