@@ -287,9 +287,9 @@ class CapacityBounds:
     """Bounds of how many examples some heads memorize, each with its reason.
 
     Attributes:
-        at_least: so many are memorized with any targets
+        at_least: some so many examples are memorized with any targets
         why_at_least: by which weights or theorem
-        at_most: more are not
+        at_most: of no more examples, whichever they are, that can be said
         why_at_most: by which theorem
         blamed: of a dataset, the examples J that give the upper bound; None for sizes
     """
