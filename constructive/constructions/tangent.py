@@ -27,7 +27,6 @@ circle, and a fixed last matrix makes the score of the class whose point is near
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -478,12 +477,6 @@ def _full(
     return CapacityError(message, witness=total, suggestion=suggestion)
 
 
-def _groups(point: ZeroPoint) -> tuple[slice, ...]:
-    sizes = ((point.uniform,) if point.uniform else ()) + point.equal
-    stops = np.cumsum(sizes).tolist()
-    return tuple(slice(*ends) for ends in pairwise([0, *stops]))
-
-
 _FORMULA = "rank where all outputs are zero"
 
 
@@ -516,7 +509,7 @@ def tangent(survey: Survey, num_heads: int, head_dim: int, *, rng: np.random.Gen
     if holds < len(targets):
         raise _full(dataset, *sizes, data, f"the construction memorizes {holds:,}")
     point = zero_point(*sizes, data)
-    heads = Heads.of(dataset, _groups(point))
+    heads = Heads.of(dataset, point.groups)
     base = drawn(heads, point, head_dim, entries, rng)
     report("derivative where all outputs are zero", 0, 1)
     what = f"a matrix of {targets.size:,} x {targets.size:,} numbers"

@@ -18,7 +18,7 @@ are spanned by tokens, delta by differences of tokens of one context, and q by q
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import comb
 from typing import NamedTuple
 
@@ -111,6 +111,12 @@ class ZeroPoint:
     uniform: int  # so many heads have uniform attention
     equal: tuple[int, ...]  # so many heads share one attention matrix, group by group
     rank: int
+
+    @property
+    def groups(self) -> tuple[slice, ...]:
+        """The heads of each group; those with uniform attention are the first one."""
+        sizes = ((self.uniform,) if self.uniform else ()) + self.equal
+        return tuple(slice(*ends) for ends in pairwise([0, *accumulate(sizes)]))
 
     def __str__(self) -> str:
         sizes = sorted({size for size in self.equal if size > 1}, reverse=True)
@@ -224,15 +230,15 @@ class Base(NamedTuple):
     query_weights: Array  # (H, d, d_h)
     key_weights: Array  # (H, d, d_h)
     readouts: Array  # (H, d, m), of sum zero in each group where outputs are zero
-    groups: list[slice]  # of heads
+    groups: tuple[slice, ...]  # of heads
 
 
 def draw_zero_point(
     point: ZeroPoint, width: int, head_dim: int, outputs: int, rng: np.random.Generator
 ) -> Base:
     """Draw integer weights of such groups, whose outputs are zero."""
-    sizes = ((point.uniform,) if point.uniform else ()) + point.equal
-    base = draw_weights(sum(sizes), width, head_dim, outputs, rng, sizes)
+    heads = point.uniform + sum(point.equal)
+    base = draw_weights(heads, width, head_dim, outputs, rng)._replace(groups=point.groups)
     for group in base.groups:
         others = base.readouts[group][:-1].sum(axis=0)
         base.readouts[group.stop - 1] = -others
@@ -245,19 +251,12 @@ def draw_zero_point(
 
 
 def draw_weights(
-    num_heads: int,
-    width: int,
-    head_dim: int,
-    outputs: int,
-    rng: np.random.Generator,
-    sizes: tuple[int, ...] = (),
+    num_heads: int, width: int, head_dim: int, outputs: int, rng: np.random.Generator
 ) -> Base:
-    """Draw integer weights of heads, each of which is a group of its own by default."""
+    """Draw integer weights of heads, each of which is a group of its own."""
     query, key = rng.integers(1, _LARGEST_WEIGHT, (2, num_heads, width, head_dim)).astype(float)
     readouts = rng.integers(1, _LARGEST_WEIGHT, (num_heads, width, outputs)).astype(float)
-    stops = np.cumsum(sizes or (1,) * num_heads).tolist()
-    groups = [slice(*ends) for ends in pairwise([0, *stops])]
-    return Base(query, key, readouts, groups)
+    return Base(query, key, readouts, tuple(slice(h, h + 1) for h in range(num_heads)))
 
 
 def factors_at(base: Base, dataset: Dataset, rng: np.random.Generator) -> modular.Factors:
@@ -288,9 +287,9 @@ class CapacityBounds:
     """Bounds of how many examples some heads memorize, each with its reason.
 
     Attributes:
-        at_least: so many are memorized with any targets
+        at_least: some so many examples are memorized with any targets
         why_at_least: by which weights or theorem
-        at_most: more are not
+        at_most: of no more examples, whichever they are, that can be said
         why_at_most: by which theorem
         blamed: of a dataset, the examples J that give the upper bound; None for sizes
     """
