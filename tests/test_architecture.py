@@ -167,7 +167,7 @@ BUDGET = {
     "figures": (1540, 10),
     "instances": (4200, 14),
     "interop": (1060, 4),
-    "kernels": (9560, 21),
+    "kernels": (9058, 21),
     "layers": (2210, 7),
     "pytest_plugin": (160, 2),
     "recite": (3820, 11),

@@ -23,8 +23,10 @@ from constructive.data.shapes import (
 from constructive.data.stored import StoredContexts, read_archive, read_folder, write_folder
 from constructive.support.arrays import (
     CHUNK_BYTES,
+    AnyArray,
     Array,
     Integers,
+    Tensor,
     as_array,
     finite_array,
     first_place,
@@ -45,7 +47,7 @@ from constructive.support.files import replacing
 from constructive.support.tensors import fingerprint
 
 
-def indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
+def indices(examples: npt.ArrayLike, total: int) -> AnyArray:
     """Return indices of some of T = `total` examples, which may be from -T on, or T Booleans.
 
     Raises DataError for anything else, and where nothing is taken.
@@ -72,12 +74,12 @@ def indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
     return index
 
 
-def arrays_of(examples: object) -> tuple[Any, Any, Any]:
+def arrays_of(examples: object) -> tuple[Tensor, Tensor, Tensor]:
     """Return contexts, queries and targets of a dataset of PyTorch, which is not imported here.
 
     Raises ParameterError for what gives no examples, and DataError for what are not triples.
     """
-    given: Any = examples
+    given: Tensor = examples
     wanted = "a TensorDataset(contexts, queries, targets), or examples (context, query, target)"
     if hasattr(given, "tensors"):
         columns = tuple(given.tensors)
@@ -125,7 +127,7 @@ class Example(NamedTuple):
 
     context: Array
     query: Array
-    target: Any
+    target: Tensor
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -338,7 +340,7 @@ class Dataset(ExampleShapes):
     def __getitem__(self, index: int | np.integer[Any]) -> Example: ...
 
     @overload
-    def __getitem__(self, index: slice | Sequence[int] | npt.NDArray[Any]) -> "Dataset": ...
+    def __getitem__(self, index: slice | Sequence[int] | AnyArray) -> "Dataset": ...
 
     def __getitem__(self, index: Any) -> "Example | Dataset":
         """One example for an integer, a dataset for a slice, a list or an array (`take`)."""
@@ -433,14 +435,14 @@ class Dataset(ExampleShapes):
         tokens = self.filled.contexts
         return max(float(tokens.max()), -float(tokens.min()))
 
-    def stored_rows(self, rows: slice | npt.NDArray[Any]) -> Array:
+    def stored_rows(self, rows: slice | AnyArray) -> Array:
         """Return contexts of some examples as stored: (rows, n, d), or (1, n, d) if shared."""
         if self.on_disk:
             return self.on_disk.rows(rows)
         chosen: Array = self.contexts[np.newaxis] if self.shared_context else self.contexts[rows]
         return chosen
 
-    def contexts_of(self, rows: slice | npt.NDArray[Any]) -> Array:
+    def contexts_of(self, rows: slice | AnyArray) -> Array:
         """Return the same as float64."""
         return self.stored_rows(rows).astype(np.float64, copy=False)
 
@@ -467,7 +469,7 @@ class Dataset(ExampleShapes):
         return fingerprint(self.arrays)
 
     @property
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> dict[str, AnyArray]:
         """The arrays by their names in files: with `lengths` where contexts have different ones."""
         named = {name: getattr(self.filled, name) for name in ARRAYS}
         if self.lengths is not None:  # integers are float64 to those who check

@@ -1,13 +1,11 @@
 """What the shapes of examples say, in any arithmetic, and whether they fit together."""
 
 from abc import abstractmethod
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.data.labels import Label, same_classes
-from constructive.support.arrays import Integers, Rebuilt
+from constructive.support.arrays import AnyArray, Integers, Rebuilt
 from constructive.support.errors import DataError, ParameterError, with_article
 
 ARRAYS = "contexts", "queries", "targets"  # The arrays of a dataset, by their names in files
@@ -17,8 +15,8 @@ LENGTHS = "lengths"  # The array of how many tokens each context has, where thes
 class ExampleShapes(Rebuilt):
     """What the shapes of contexts, queries and targets say, whatever their entries are."""
 
-    queries: npt.NDArray[Any]
-    targets: npt.NDArray[Any]
+    queries: AnyArray
+    targets: AnyArray
     classes: tuple[Label, ...] = ()
 
     @property
@@ -57,7 +55,7 @@ class ExampleShapes(Rebuilt):
         return len(self.context_shape) == 2
 
     @property
-    def target_matrix(self) -> npt.NDArray[Any]:
+    def target_matrix(self) -> AnyArray:
         """The targets as (T, d_out), also where they were given as (T,)."""
         return self.targets.reshape(len(self.targets), -1)
 
@@ -76,7 +74,7 @@ class ExampleShapes(Rebuilt):
         )
 
     @property
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> dict[str, AnyArray]:
         """The arrays by their names in files."""
         return {name: getattr(self, name) for name in ARRAYS}
 

@@ -1,10 +1,9 @@
 """Compact decoders: sign tokens, saturated heads, and a readout of short integers."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.layers.record import DecoderRecord
 from constructive.recite.causal import EXACT, CausalLayer, Signs, picks
@@ -24,7 +23,7 @@ from constructive.recite.compact_tokens import (
 )
 from constructive.recite.corpus import Text
 from constructive.recite.decoder import Decoder
-from constructive.support.arrays import Array, Integers, row_chunks
+from constructive.support.arrays import AnyArray, Array, Integers, row_chunks
 from constructive.support.errors import (
     ParameterError,
     PrecisionError,
@@ -167,7 +166,7 @@ class _Solved(NamedTuple):
 
 def _solved(
     plan: CompactPlan,
-    rows: npt.NDArray[Any],
+    rows: AnyArray,
     cheap: Array,
     cells: list[Cells],
     *,

@@ -31,6 +31,7 @@ from constructive.kernels.adapters import Adapter
 number = 7
 few = replace(ADAPTERS["torch"], can=frozenset())
 misspelt = replace(ADAPTERS["torch"], can=frozenset({"masks"}))
+absent = replace(ADAPTERS["torch"], packages={"no_such_module": "no-such-package"})
 small = Adapter(
     attend=lambda q, k, v: q[:, :, :1], options=lambda problem: {}, library="numpy", layout="BHTd",
     models={"float32": "flash float32"}, fully_masked="zeros", can=frozenset(),
@@ -180,8 +181,8 @@ DONE = [
     ("instances score folder strange.csv", 0, "unknown: the word 'maybe' is not known: needle_a",
      ""),
     # kernels
-    ("kernels run torch-mha --dtype float32 --case scale", 0,
-     "off, as the adapter does not take it: scale, soft cap, sink", ""),
+    ("kernels run torch --dtype float32 --case scale", 0,
+     "off, as the adapter does not take it: soft cap, sink", ""),
     (f"kernels run torch --dtype float32 --dtype bfloat16 {FEW}", 0, "dtype problems exact wrong "
      "refused errors coverage float32 4 4 0 0 0 100.0% bfloat16 4 4 0 0 0 100.0%", ""),
     (f"kernels run kernel_file:few --dtype float32 {FEW}", 0,
@@ -323,7 +324,7 @@ REFUSED = [
         ("torch --shape '77 x 77'", "Usage: ... causal, more keys"),
         ("torch --case worst", "Usage: ... fine scale"),
         ("torch --shape tiny --case 'soft cap'", "no case applies"),
-        ("jax", "MissingExtraError: ... pip install jax"),
+        ("kernel_file:absent", "MissingExtraError: ... pip install no-such-package"),
         ("kernel_file:Nothing", "cannot be loaded"),
         ("no_such_module:Kernel", "cannot be loaded"),
         ("kernel_file:number", "is not an adapter ... witness: int"),
