@@ -23,6 +23,18 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
+from constructive.support.errors import MissingExtraError, hint, require_known
+
+try:
+    from hypothesis import strategies as st
+    from hypothesis.extra import numpy as arrays
+except ImportError as error:
+    raise MissingExtraError(
+        "constructive.strategies needs hypothesis, which is not installed",
+        witness="hypothesis",
+        suggestion=hint("strategies"),
+    ) from error
+
 from constructive.constructions.build import build_memorizer
 from constructive.constructions.tangent import TANGENT
 from constructive.data.dataset import Dataset
@@ -34,19 +46,8 @@ from constructive.sequences.build import build_sequence_memorizer
 from constructive.sequences.examples import Task
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.arrays import Array
-from constructive.support.errors import MissingExtraError, hint, require_known
 from constructive.theory.bounds import SATURATED, THEOREMS, Theorem
 from constructive.theory.free_heads import Dimensions, zero_point
-
-try:
-    from hypothesis import strategies as st
-    from hypothesis.extra import numpy as arrays
-except ImportError as error:
-    raise MissingExtraError(
-        "constructive.strategies needs hypothesis, which is not installed",
-        witness="hypothesis",
-        suggestion=hint("strategies"),
-    ) from error
 
 Made = TypeVar("Made")
 
@@ -308,7 +309,7 @@ def sequence_problems(  # noqa: D417 - Hypothesis fills in draw
     rows = st.lists(token, min_size=size, max_size=size)
     drawn = draw(st.lists(rows, min_size=1, max_size=max_sequences))
     known: dict[Hashable, Any] = {}
-    labelled: list[Any] = []
+    labeled: list[Any] = []
     for row in drawn:
         context = frozenset(Counter(row).items())
         found = []
@@ -317,8 +318,8 @@ def sequence_problems(  # noqa: D417 - Hypothesis fills in draw
             if key not in known:
                 known[key] = draw(label)
             found.append(known[key])
-        labelled.append(found if task == "seq2seq" else found[0])
-    return SequenceProblem(drawn, labelled, task)
+        labeled.append(found if task == "seq2seq" else found[0])
+    return SequenceProblem(drawn, labeled, task)
 
 
 _TOKENS: list[st.SearchStrategy[Any]] = [

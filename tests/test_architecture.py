@@ -166,8 +166,8 @@ BUDGET = {
     "exact": (2620, 10),
     "figures": (1540, 10),
     "instances": (4200, 14),
-    "interop": (1070, 4),
-    "kernels": (9560, 21),
+    "interop": (1060, 4),
+    "kernels": (9058, 21),
     "layers": (2210, 7),
     "pytest_plugin": (160, 2),
     "recite": (3820, 11),
@@ -175,7 +175,7 @@ BUDGET = {
     "sequences": (2780, 10),
     "strategies": (410, 2),
     "support": (1730, 9),
-    "theory": (3050, 9),
+    "theory": (2850, 9),
 }
 
 

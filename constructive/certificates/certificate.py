@@ -19,6 +19,9 @@ DECODER_FORMAT = "constructive decoder certificate 1"
 FORMATS = FORMAT, PAIRED_FORMAT, SEQUENCE_FORMAT, DECODER_FORMAT
 
 
+Described = dict[str, Any]  # What a certificate says of arrays, as JSON values
+
+
 @dataclass(frozen=True)
 class Certificate(Shown):
     """Claims about a memorizer and its data, with what an independent checker needs.
@@ -36,8 +39,8 @@ class Certificate(Shown):
     """
 
     claims: tuple[Claim, ...]
-    data: dict[str, Any]
-    weights: dict[str, Any]
+    data: Described
+    weights: Described
     made_by: dict[str, str]
     format: str = FORMAT
 
@@ -149,7 +152,7 @@ class Certificate(Shown):
 # What certificates are about, and sizes of the data, and of the weights if there are any.
 
 
-def _about_layers(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, ...]:
+def _about_layers(data: Described, weights: Described) -> tuple[str, ...]:
     total, width = data["queries"]["shape"]
     target_dim = (*data["targets"]["shape"], 1)[1]
     size = f"n {'<=' if 'lengths' in data else '='} {data['contexts']['shape'][-2]}"
@@ -164,7 +167,7 @@ def _about_layers(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, .
     return about, sizes, f"H = {heads}, d_h = {head_dim}{more}"
 
 
-def _about_sequences(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, ...]:
+def _about_sequences(data: Described, weights: Described) -> tuple[str, ...]:
     return (
         "for the stored rational weights, in rational arithmetic",
         f"N = {data['sequences']}, n = {data['context_size']}, {data['tokens']} tokens, task "
@@ -174,7 +177,7 @@ def _about_sequences(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str
     )
 
 
-def _about_decoders(data: dict[str, Any], weights: dict[str, Any]) -> tuple[str, ...]:
+def _about_decoders(data: Described, weights: Described) -> tuple[str, ...]:
     heads, width, head_dim = weights["W_Q"]["shape"]
     window = "" if weights["window"] is None else f", window {weights['window']}"
     return (

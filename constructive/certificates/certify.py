@@ -6,7 +6,7 @@ import operator
 import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, runtime_checkable
 
 import flint
 import numpy as np
@@ -16,6 +16,7 @@ from constructive.certificates.certificate import (
     FORMAT,
     PAIRED_FORMAT,
     Certificate,
+    Described,
 )
 from constructive.certificates.claims import paired
 from constructive.certificates.claims.capacity import (
@@ -25,7 +26,14 @@ from constructive.certificates.claims.capacity import (
     ONTO,
     AllWeights,
 )
-from constructive.certificates.claims.kind import MOST_BITS, CertifyOptions, ClaimKind, Subject
+from constructive.certificates.claims.kind import (
+    MOST_BITS,
+    CertifyOptions,
+    ClaimKind,
+    Data,
+    Subject,
+    Weights,
+)
 from constructive.certificates.claims.layers import ERROR, GROUPING, LABELS, RANK
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import LENGTHS, require_examples
@@ -65,13 +73,13 @@ CLAIMS = {
 # What a certificate says that it is about: the arrays, their hashes, and the programs.
 
 
-def describe_arrays(arrays: dict[str, Array]) -> dict[str, Any]:
+def describe_arrays(arrays: dict[str, Array]) -> Described:
     """Return dtype and shape of each array, by its name in files, and the SHA-256 of all."""
     about = {name: _type(array.dtype, array.shape) for name, array in arrays.items()}
     return about | {"sha256": fingerprint(arrays).hex()}
 
 
-def describe_dataset(dataset: Dataset) -> dict[str, Any]:
+def describe_dataset(dataset: Dataset) -> Described:
     """Return the same of a dataset, whose contexts may be on disk."""
     about = {
         "contexts": _type(dataset.context_dtype, dataset.context_shape),
@@ -93,11 +101,11 @@ def made_by() -> dict[str, str]:
     }
 
 
-def _type(dtype: np.dtype[Any], shape: tuple[int, ...]) -> dict[str, Any]:
+def _type(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Described:
     return {"dtype": str(dtype), "shape": list(shape)}
 
 
-def _describe_layer(weights: Memorizer, data: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
+def _describe_layer(weights: Memorizer, data: Dataset) -> tuple[Described, Described]:
     weights.layer.check_fits(data)
     return describe_dataset(data), describe_arrays(weights.layer.tensors)
 
@@ -110,7 +118,7 @@ class Claimed(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class ClaimFamily:
+class ClaimFamily(Generic[Weights, Data]):
     """One type of weights."""
 
     words: str  # what its claims are about, as errors name it
@@ -118,16 +126,16 @@ class ClaimFamily:
     format: str  # of its certificates
     claims: Mapping[str, ClaimKind]  # its row of `CLAIMS`
     # what a certificate says of the data and of the weights; DataError where they do not fit
-    describe: Callable[[Any, Any], tuple[dict[str, Any], dict[str, Any]]]
+    describe: Callable[[Weights, Data], tuple[Described, Described]]
 
-    def available(self, weights: Any) -> Mapping[str, ClaimKind]:  # noqa: ANN401 - of this family
+    def available(self, weights: Weights) -> Mapping[str, ClaimKind]:
         """Return the claims that apply to these weights, in the order of the registry."""
         return {name: kind for name, kind in self.claims.items() if kind.applies(weights)}
 
     def prove(
         self,
-        weights: Any,  # noqa: ANN401 - of this family
-        data: Any,  # noqa: ANN401 - of this family
+        weights: Weights,
+        data: Data,
         claims: tuple[str, ...],
         options: CertifyOptions,
     ) -> Certificate:
@@ -142,30 +150,27 @@ class ClaimFamily:
         about = self.describe(weights, data)
         fingerprints = b"".join(bytes.fromhex(described["sha256"]) for described in about)
         rng = np.random.default_rng(options.seed)
-        subject = Subject(weights, data, options, kinds, fingerprints, rng)
-        together = paired.attempt(subject) if isinstance(weights, Memorizer) else None
-        if together is None:
-            for kind in kinds:
-                subject.judged[kind.name] = kind.judge(subject)
+        subject: Subject[Any, Any] = Subject(weights, data, options, fingerprints, rng)
+        together = paired.attempt(subject, claims) if isinstance(weights, Memorizer) else None
+        judged = together or tuple(kind.judge(subject) for kind in kinds)
         if isinstance(data, Dataset):  # claims are about the data that were hashed
             data.require_unchanged()
-        if together is not None:
-            return Certificate(together, *about, made_by(), PAIRED_FORMAT)
-        return Certificate(tuple(subject.judged.values()), *about, made_by(), self.format)
+        form = PAIRED_FORMAT if together else self.format
+        return Certificate(judged, *about, made_by(), form)
 
 
 LAYERS = ClaimFamily("a layer", Dataset, FORMAT, CLAIMS["layer"], _describe_layer)
 # All weights of some heads, which have no arrays.
-ALL_WEIGHTS = ClaimFamily(
+ALL_WEIGHTS: ClaimFamily[AllWeights, Dataset] = ClaimFamily(
     "all weights", Dataset, FORMAT, CLAIMS["all weights"],
     lambda _, data: (describe_dataset(data), describe_arrays({})),
 )  # fmt: skip
 
 
-def family_of(weights: Any) -> ClaimFamily:  # noqa: ANN401 - what `_read` takes
+def family_of(weights: "Memorizer | Claimed") -> ClaimFamily[Any, Any]:
     """Return the family of these weights. Raises ParameterError for other layers than of floats."""
     if not isinstance(weights, Memorizer):
-        family: ClaimFamily = importlib.import_module(weights.claimed_by).FAMILY
+        family: ClaimFamily[Any, Any] = importlib.import_module(weights.claimed_by).FAMILY
         return family
     if isinstance(weights.layer, AttentionLayer):
         return LAYERS
@@ -316,7 +321,8 @@ def _read(given: Any, dataset: object) -> tuple["Memorizer | Claimed", object]: 
         f"not {with_article(named[0])} and then {with_article(named[1])}",
         witness=named,
         suggestion="certify(memorizer, dataset): a Memorizer or a PyTorch module, and a "
-        "Dataset; of files Memorizer.load(path) and Dataset.open(path)",
+        "Dataset; of files Memorizer.load(path) and Dataset.open(path); of an AttentionLayer "
+        "Memorizer(layer, TrainedRecord(source, scalar_targets=False, constant=False))",
     )
 
 
@@ -343,10 +349,13 @@ def _checked_claims(
     listed = list(asked) if isinstance(asked, Iterable) else []
     unknown = [name for name in listed if not isinstance(name, str) or name not in known]
     if unknown or not listed:
-        hint = "; labels of layers with an output for each class (Dataset.of_classes)"
-        hint *= any(isinstance(name, str) and name == "labels" for name in unknown)
+        if "labels" in unknown and about == LAYERS.words:
+            about += " with one output"
+        hint = "; labels of data from Dataset.of_classes" * ("labels" in unknown)
+        named = listed and all(isinstance(name, str) for name in listed)
+        words = repr(" ".join(listed)) if named else shown(claims)
         raise ParameterError(
-            f"claims={shown(claims)} are not claims about {about}",
+            f"claims={words} are not claims about {about}",
             witness=unknown or None,
             suggestion=f"some of {', '.join(known)}" + hint,
         )

@@ -1,5 +1,7 @@
 """The checker: what is proved, is proved here (`__main__` says what stands where)."""
 
+from .capacity import derivative as derivative
+from .capacity import zero_point as zero_point
 from .claim import PROVED as PROVED
 from .claim import REFUTED as REFUTED
 from .claim import UNDECIDED as UNDECIDED

@@ -60,12 +60,8 @@ def spanned(evidence, data):
     kappa = min(width - zeros, len(tokens))
     delta = min(width - len(vectors), len(tokens) - components(ids, len(tokens)))
     queries, asked = different(data["queries"][chosen])
-    inputs = asked[:, None]
-    if len(ids) > 1:  # with the multiset of tokens, where that differs
-        lengths = data.get("lengths")
-        tokens_of = np.sort(ids, axis=1) if lengths is None else shares(ids, lengths[chosen])
-        inputs = np.concatenate([inputs, tokens_of], axis=1)
-    return kappa, delta, ids, queries, len(different(inputs)[0])
+    lengths = data["lengths"][chosen] if "lengths" in data else None
+    return kappa, delta, ids, queries, len(np.unique(inputs(ids, asked, lengths)))
 
 
 def needs_of(about, vectors):
@@ -168,19 +164,20 @@ class Onto(Claim):
         total, size, width, outputs = about.shapes[:4]
         rows, heads = total * outputs, sum(self.evidence["groups"])
         held = at_once((total, size, width, outputs, heads, width)) + 8 * (rows * (rows + 4096))
-        held += 8 * 4 * heads * width * self.evidence["head_dim"]
+        held += 8 * 4 * heads * width * self.evidence["head_dim"] + needs_of(about, [])[0]
         return held + 32 * COLUMNS, rows**2 * heads * (4 * width) + rows**3
 
     def check(self, about):
-        total, _, width, outputs = about.shapes[:4]
+        width, outputs = about.shapes[2:4]
         evidence = self.evidence
         groups, inner = evidence["groups"], evidence["head_dim"]
         require(isinstance(groups, list) and groups, "there are no groups")
         require_sizes(*groups, inner)
         p, a = require_prime(evidence["prime"]), evidence["value"]
         require(type(a) is int and 1 < a < p, "a is not between 1 and p")
-        base = zero_point(evidence, width, outputs)
-        rows = derivative(base, about.data, (p, a), about.tell)
+        base, data = zero_point(evidence, width, outputs), distinct(about.data)[0]
+        total = len(data["queries"])
+        rows = derivative(base, data, (p, a), about.tell)
         about.tell("eliminate the derivative modulo p", 0, 1)
         require_nonsingular(rows, p, about.tell)
         detail = f"rank {total * outputs} modulo {p} at a zero point of {len(groups)} groups"
@@ -282,6 +279,31 @@ def different(rows):
     whole = plain.view(np.dtype((np.void, 8 * plain.shape[1]))).reshape(-1)
     _, first, ids = np.unique(whole, return_index=True, return_inverse=True)
     return plain[first], ids.reshape(-1)
+
+
+def inputs(ids, asked, lengths=None):
+    """Numbers of inputs: one has the same query and, of contexts of their own, the same tokens.
+
+    At all weights outputs of one input are equal, in whichever order its tokens are.
+    """
+    if len(ids) == 1:
+        return asked
+    tokens = np.sort(ids, axis=1) if lengths is None else shares(ids, lengths)
+    return different(np.concatenate([asked[:, None], tokens], axis=1))[1]
+
+
+def distinct(data):
+    """The data with the first example of each input; and of each example which of these it is."""
+    contexts, width = data["contexts"], data["contexts"].shape[-1]
+    ids = different(contexts.reshape(-1, width))[1].reshape(-1, contexts.shape[-2])
+    asked = different(data["queries"])[1]
+    own = contexts.ndim == 3
+    found = inputs(ids, asked, data.get("lengths")) if own else asked
+    first, of_each = np.unique(found, return_index=True, return_inverse=True)[1:]
+    if len(first) == len(found):
+        return data, np.arange(len(found))
+    kept = {name: x if name == "contexts" and not own else x[first] for name, x in data.items()}
+    return kept, of_each
 
 
 def shares(ids, counts):

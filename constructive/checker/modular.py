@@ -28,6 +28,8 @@ def reduce(x, m):
 
 def times(a, b, m):
     """The product a @ b modulo m, exact since 1024 products stay below 2^53."""
+    if b.ndim == 2 < a.ndim:  # one large product, and not many small ones
+        return times(a.reshape(-1, a.shape[-1]), b, m).reshape(*a.shape[:-1], -1)
     out = reduce(a[..., :1024] @ b[..., :1024, :], m)
     for k in range(1024, a.shape[-1], 1024):
         reduce(np.add(out, a[..., k : k + 1024] @ b[..., k : k + 1024, :], out=out), m)

@@ -15,6 +15,7 @@ import numpy as np
 
 from .attend import Examples
 from .bounds import UNIT, above, chunks, entries, floats, gamma, lengths, up
+from .capacity import distinct, needs_of
 from .claim import Claim, Shown
 from .files import require
 from .floating import CHUNK, DIGITS, attended
@@ -39,31 +40,51 @@ class Near(Claim):
     unshown = "some W_Q', W_K' and effective readout U' near the stored ones return the targets"
 
     def needs(self, about):
-        rows, columns = about.shapes[0] * about.shapes[3], columns_of(self.evidence, about.shapes)
-        held = 8 * (2 * rows * columns + 4 * rows**2) + 64 * 8 * CHUNK
+        total, _, width, outputs, heads, inner, *_ = about.shapes
+        rows = total * outputs
+        columns = heads * width * outputs + self.blocks(heads) * width * inner
+        held = 8 * (2 * rows * columns + 4 * rows**2) + 64 * 8 * CHUNK + needs_of(about, [])[0]
         real, operations = about.real_needs()
         return held + real, operations + rows**2 * (6 * columns + 2 * rows)
 
     def check(self, about):
         unit = self.number("unit", "unit of readouts")
         require(math.frexp(unit)[0] == 0.5, "the unit of readouts is not a power of two")
-        for distance, how in distances(about, unit, columns_of(self.evidence, about.shapes)):
+        for distance, how in distances(about, unit, self.blocks(about.shapes[4])):
             if distance <= self.bound:
                 shown = f"distance at most {above(distance, 2, self.bound)} ({how})"
                 return Shown((self.bound, unit), shown)
         raise ValueError("near: no exact weights are shown to be so near")
 
+    def blocks(self, heads):
+        """How many matrices W_K and W_Q move, beside readouts."""
+        found = self.evidence["blocks"]
+        require(type(found) is int and 0 <= found <= 2 * heads, "`blocks` is not a number of them")
+        return found
 
-def distances(about, unit, columns):
-    """Distances in which exact weights are, nearer each time, and how they were shown."""
+
+def distances(about, unit, blocks):
+    """Distances in which exact weights are, nearer each time, and how they were shown.
+
+    Each input counts once. Outputs whose targets and readouts are zero are exact as they are: their
+    readouts do not move.
+    """
+    data, of_each = distinct(about.data)
+    targets = about.data["targets"].reshape(len(of_each), -1)
+    same = (targets == data["targets"].reshape(len(data["queries"]), -1)[of_each]).all()
+    require(same, "near: equal examples have different targets")
+    outputs = np.flatnonzero(targets.any(axis=0) | has_readout(about.weights))
+    if not len(outputs):
+        yield 0.0, "targets and readouts are zero"
+        return
 
     def derivative():
-        stored = Stored(about, unit, columns)
+        stored = Stored(about, data, outputs, unit, blocks)
         return stored, right_inverse(*stored.rows(), about.tell)
 
     with np.errstate(all="ignore"):  # what overflows or is not a number shows nothing
         try:
-            stored, beta = about.once(("near", unit, columns), derivative)
+            stored, beta = about.once(("near", unit, blocks), derivative)
         except OverflowError as failure:
             raise ValueError("near: readouts are too large for float64") from failure
         require(beta < math.inf, "near: the derivative is not shown to have a right inverse")
@@ -75,12 +96,13 @@ def distances(about, unit, columns):
                 yield distance, f"beta = {above(beta, 2)}, |v| <= {above(missed, 2)}, {found.how}"
 
 
-def columns_of(evidence, shapes):
-    """How many directions are looked at: of so many blocks, readouts first, then W_K and W_Q."""
-    _, _, width, outputs, heads, inner, *_ = shapes
-    blocks = evidence["blocks"]
-    require(type(blocks) is int and 0 <= blocks <= 2 * heads, "`blocks` is not a number of blocks")
-    return heads * width * outputs + blocks * width * inner
+def has_readout(weights):
+    """Whether a product of entries of W_V, W_O and W_D that are not zero leads to each output."""
+    values = weights["W_V"].any(axis=1)
+    for more in weights.get("W_V_corrections", []):
+        values = values | more.any(axis=1)
+    between = (values.reshape(-1, 1) & (weights["W_O"] != 0)).any(axis=0)
+    return (between[:, None] & (weights["W_D"] != 0)).any(axis=0)
 
 
 class Stored:
@@ -90,18 +112,21 @@ class Stored:
     covariance of tokens; by (K^T C u_j) . (dQ^T e); and by the average of tokens times dU.
     """
 
-    def __init__(self, about, unit, columns):
-        self.weights, self.data, self.unit, self.columns = about.weights, about.data, unit, columns
-        (self.total, _, self.width, self.outputs, self.heads, self.inner, *_) = about.shapes
+    def __init__(self, about, data, outputs, unit, blocks):
+        self.weights, self.data, self.unit = about.weights, data, unit
+        self.width, _, self.heads, self.inner, *_ = about.shapes[2:]
+        self.total, self.outputs = len(data["queries"]), len(outputs)
+        # Of so many blocks, readouts first, then W_K and W_Q of one head after the other.
+        self.columns = self.heads * self.width * self.outputs + blocks * self.width * self.inner
         self.query, self.key = (about.weights[name].astype(np.float64) for name in ("W_Q", "W_K"))
         readout, self.readout_off = floats(readout_of(about.weights, DIGITS))
-        self.readout = readout.reshape(self.heads, self.width, self.outputs)
+        self.readout = readout.reshape(self.heads, self.width, -1)[:, :, outputs]
         # For each example and head: the diameter of tokens, the range of what readouts make of
         # them, |Q^T e|; and |e| of each example. All from above.
         self.diameters = np.empty((self.total, 1))
         self.ranges = np.empty((self.total, self.heads, self.outputs))
         self.asked = np.empty((self.total, self.heads))
-        self.queries = up(lengths(about.data["queries"].astype(np.float64)))
+        self.queries = up(lengths(data["queries"].astype(np.float64)))
         self.tell = about.tell
 
     def rows(self):

@@ -335,6 +335,7 @@ class Blocks:
         self.layer = layer = scan.layer
         self.tail, self.parts = scan.tail, []
         total, width = len(layer.order), len(layer.key)
+        require(len(layer.owner) >= total - 1, "more than one example has no pair")
         self.sums, self.column = np.zeros(total), np.zeros(total)
         (values, errors), (at, pairs, x, x_error) = scan.own, coupled
         sizes = np.diff(layer.stops, prepend=0)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import typer
 
 import constructive
@@ -15,6 +14,7 @@ from constructive.cli.program import app, command
 from constructive.constructions import NAMES as CONSTRUCTIONS
 from constructive.data.labels import Label, labels_of
 from constructive.data.stored import NAMES
+from constructive.support.arrays import AnyArray
 from constructive.support.files import replacing
 from constructive.support.work import report
 
@@ -210,9 +210,7 @@ def predict(
         say(f"{right} of {total} labels are those of the data")
 
 
-def _save_predictions(
-    path: Path, predictions: npt.NDArray[Any], classes: tuple[Label, ...]
-) -> None:
+def _save_predictions(path: Path, predictions: AnyArray, classes: tuple[Label, ...]) -> None:
     """Write it as the name says, whole or not at all.
 
     A table starts with a line of names. Of classes there is the label first, and then the output

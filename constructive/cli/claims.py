@@ -134,7 +134,7 @@ def check(
     Exit status 0 only if every claim of the certificate holds, 1 if the checker says NOT PROVED,
     2 if a file does not exist or is given in the place of another.
 
-    With --rocq: Rocq proves rank Z = T and the error of the stored numbers, as far as the
+    With --rocq: Rocq proves rank Z = T, onto and the error of the stored numbers, as far as the
     certificate has these claims, or what a decoder of integers recites, or of an upper bound that
     all W_Q and W_K miss some targets. Claims that it does not confirm are named, and do not change
     the exit status. It gets the numbers as integers and powers of two. Its theory is compiled each
@@ -147,8 +147,8 @@ def check(
             decoder the .safetensors and .json files from `recite`; for sequences two .json files.
         quick: Check the rank claim probabilistically, with random vectors (much faster).
         max_memory: Memory in GB that the checker may use; it refuses to start for more.
-        rocq: Have Rocq prove rank and error, recites of a decoder of integers, or impossible for
-            fixed heads, instead.
+        rocq: Have Rocq prove rank, onto and error, recites of a decoder of integers, or impossible
+            for fixed heads, instead.
         folder: With --rocq: a new folder for a copy of all that Rocq compiled.
 
     Examples:

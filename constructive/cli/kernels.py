@@ -126,8 +126,9 @@ def run(
             witness=", ".join(case or shape or ()),
             suggestion="other values of --case or --shape",
         )
-    package = next(iter(chosen.packages.values()), "no package")
-    say(f"{adapter}: {' '.join(filter(None, (package, chosen.version())))}, {device}")
+    package = next(iter(chosen.packages.values()), None)
+    library = "no package" if package is None else f"{package} {version_of(package)}"
+    say(f"{adapter}: {library}, {device}")
     if shape is None:
         say(suites[formats[0]])
     say(table)

@@ -181,10 +181,10 @@ def _require_in_range(name: str, given: object) -> None:
         if isinstance(value, int) and not least <= value <= most:
             option = _option(name)
             raise ParameterError(
-                f"{option}={value} is not from {least} to {most}" if most < math.inf
-                else f"{option}={value} is less than {least}",
+                f"{option} {value} is not from {least} to {most}" if most < math.inf
+                else f"{option} {value} is less than {least}",
                 witness=value,
-                suggestion=f"{option}={min(max(value, least), most)}",
+                suggestion=f"{option} {min(max(value, least), most)}",
             )  # fmt: skip
 
 
@@ -193,7 +193,7 @@ def _in_options(error: ConstructiveError, own: Collection[inspect.Parameter]) ->
     names = [each.name for each in own if each.kind is inspect.Parameter.KEYWORD_ONLY]
     options = {name: _option(name) for name in names}
     options |= {said: _option(name) for said, name in _SAID.items() if name in names}
-    value = r"'([\w-]+)'|(-?[\d.]*\d(?:e-?\d+)?)"
+    value = r"'([\w -]+)'|(-?[\d.]*\d(?:e-?\d+)?)"
     named = re.compile(rf"\b({'|'.join(options) or '=='})(?:=(?:{value})?|(?= >= ))")
 
     def option(found: re.Match[str]) -> str:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from constructive.constructions.construction import (
     Built,
     Construction,
     FixedHeads,
+    Found,
     Survey,
     dense_cost,
     operations_of_z,
@@ -71,7 +72,7 @@ from constructive.theory.capacity import context_capacity, fewest_heads, seen_in
 from constructive.theory.free_heads import Dimensions, most_examples
 
 
-def _of_theorem(of: bounds.TheoremHeads, build: Callable[..., Any]) -> Construction:
+def _of_theorem(of: bounds.TheoremHeads, build: Callable[..., Found]) -> Construction:
     """Return the heads of a theorem."""
     facts = of.name, of.formula, of.theorem, of.plan, dense_cost, build
     return Construction(*facts, dense=True, grouped=True)
@@ -287,11 +288,8 @@ class Explanation:
         """What these shapes allow with any weights, and contexts of a dataset with fixed heads."""
         data, plans = self.data, [option.plan for option in self.options]
         head_dim = max((plan.head_dim for plan in plans if plan is not None), default=data.width)
-        sizes = Dimensions.of_sizes(
-            data.context_size, data.width, shared_context=data.shared_context
-        )
-        each = min(data.context_size - 1, data.width)
-        above = most_examples(self.num_heads, head_dim, sizes, each=each, m=data.target_dim)
+        sizes = Dimensions.of_shapes(data)
+        above = most_examples(self.num_heads, head_dim, sizes, m=data.target_dim)
         return [
             *self._most_of_contexts(),
             "",

@@ -567,25 +567,12 @@ def _iterate(system: _PairSystem, targets: Array) -> tuple[tuple[Array, Array], 
 def _invert(
     ordered: Ordered, own: Array
 ) -> tuple[tuple[tuple[slice, slice, Array], ...], float, Integers]:
-    """R_p for all pairs, the largest condition number, and the ranks."""
-    parts, condition, ranks = [], 1.0, []
-    for pairs, rows, blocks, inverse, rank in right_inverses(ordered.stops, own):
-        norms = np.abs(blocks).sum(axis=2).max(axis=1, initial=0.0)
-        sizes = norms * np.abs(inverse).sum(axis=2).max(axis=1)
-        condition = max(condition, float(np.nan_to_num(sizes, nan=np.inf).max()))
-        ranks.append(rank)
-        parts.append((pairs, rows, inverse))
-    return tuple(parts), condition, np.concatenate(ranks)
+    """R_p for all pairs, the largest condition number, and the ranks in float64.
 
-
-def right_inverses(
-    stops: Integers, own: Array
-) -> Iterator[tuple[slice, slice, Array, Array, Integers]]:
-    """Yield R_p of consecutive pairs with equally many examples, a bounded number at a time.
-
-    With them the slices of these pairs and of their positions, D_p, and its ranks in float64. R_p
-    is not a number where one of these blocks is singular.
+    A bounded number at a time of consecutive pairs with equally many examples. R_p is not a number
+    where one of their blocks D_p is singular.
     """
+    stops, parts, condition, ranks = ordered.stops, [], 1.0, []
     sizes, width = np.diff(stops, prepend=0), own.shape[1]
     for alike in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(sizes)) + 1):
         size = int(sizes[alike[0]])
@@ -601,7 +588,12 @@ def right_inverses(
             if full.all():
                 # D = R^T Q^T, so its right inverse is Q R^-T.
                 inverse = np.linalg.solve(triangle, basis.transpose(0, 2, 1)).transpose(0, 2, 1)
-            yield pairs, rows, blocks, inverse, full.sum(axis=1)
+            norms = np.abs(blocks).sum(axis=2).max(axis=1, initial=0.0)
+            norms = norms * np.abs(inverse).sum(axis=2).max(axis=1)
+            condition = max(condition, float(np.nan_to_num(norms, nan=np.inf).max()))
+            ranks.append(full.sum(axis=1))
+            parts.append((pairs, rows, inverse))
+    return tuple(parts), condition, np.concatenate(ranks)
 
 
 # Own contexts: heads in pairs, and a small system for each pair, without a T x T matrix.

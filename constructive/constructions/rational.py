@@ -21,7 +21,7 @@ from fractions import Fraction
 import numpy as np
 
 from constructive.data.dataset import Dataset
-from constructive.data.shapes import ExampleShapes, require_examples
+from constructive.data.shapes import ExampleShapes, check_shapes, require_examples
 from constructive.exact import modular
 from constructive.exact.softmax import (
     LARGEST_LOGIT,
@@ -73,7 +73,12 @@ class RationalDataset(ExampleShapes):
     def __post_init__(self) -> None:
         for name in ("contexts", "queries", "targets"):
             object.__setattr__(self, name, frozen(fractions(name, getattr(self, name))))
-        self.set_sizes(self.contexts.shape)
+        check_shapes(self.contexts.shape, self.queries.shape, self.targets.shape)
+
+    @property
+    def context_shape(self) -> tuple[int, ...]:
+        """(T, n, d), or (n, d) for one context that all examples share."""
+        return self.contexts.shape
 
 
 def fractions(name: str, values: object) -> Fractions:

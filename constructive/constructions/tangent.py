@@ -27,7 +27,6 @@ circle, and a fixed last matrix makes the score of the class whose point is near
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -404,7 +403,6 @@ def chord(
 
 # The construction.
 
-_LOAD = 0.8  # Of the number of examples that fit: beyond it readouts grow
 _GOAL = 1e-9  # Relative error with which the scale is large enough
 
 
@@ -427,15 +425,7 @@ def _entries(shapes: ExampleShapes) -> int:
 
 
 def _room(shapes: ExampleShapes, num_heads: int, head_dim: int, data: Dimensions) -> int:
-    each = min(shapes.context_size - 1, shapes.width)
-    return measured_examples(num_heads, head_dim, data, each=each, m=_entries(shapes))
-
-
-def _dimensions(shapes: ExampleShapes) -> Dimensions:
-    """Return the dimensions that generic data of these shapes span."""
-    return Dimensions.of_sizes(
-        shapes.context_size, shapes.width, shared_context=shapes.shared_context
-    )
+    return measured_examples(num_heads, head_dim, data, m=_entries(shapes))
 
 
 def _half(shapes: ExampleShapes) -> int:
@@ -448,11 +438,8 @@ def fewest_heads(shapes: ExampleShapes, head_dim: int | None) -> int:
 
     Raises CapacityError where no number of heads is enough.
     """
-    inner = head_dim or _half(shapes)
-    each = min(shapes.context_size - 1, shapes.width)
-    found = heads_at_load(
-        shapes.num_examples, inner, _dimensions(shapes), each=each, m=_entries(shapes), load=_LOAD
-    )
+    data, inner = Dimensions.of_shapes(shapes), head_dim or _half(shapes)
+    found = heads_at_load(shapes.num_examples, inner, data, m=_entries(shapes))
     if found is None:
         raise CapacityError(
             "contexts of one token have the same attention whatever the weights are",
@@ -467,8 +454,7 @@ def _full(
 ) -> CapacityError:
     """Say that these heads do not memorize so many examples, and what would."""
     entries, total = _entries(shapes), shapes.num_examples
-    each = min(shapes.context_size - 1, shapes.width)
-    most = most_examples(num_heads, head_dim, data, each=each, m=entries)
+    most = most_examples(num_heads, head_dim, data, m=entries)
     heads = heads_in_words(num_heads, "tangent")
     message = f"{total:,} examples are too many for {heads} with d_h={head_dim}: {found}"
     if most < total and not shapes.classes:
@@ -476,8 +462,8 @@ def _full(
             f"; almost no targets of more than {most:,} such examples are returned by any weights "
             "(Theorem 36)"
         )
-    needed = heads_at_load(total, head_dim, data, each=each, m=entries, load=_LOAD)
-    wider = heads_at_load(total, shapes.width, data, each=each, m=entries, load=_LOAD)
+    needed = heads_at_load(total, head_dim, data, m=entries)
+    wider = heads_at_load(total, shapes.width, data, m=entries)
     ways = [
         f"num_heads={heads} with head_dim={inner}"
         for heads, inner in ((needed, head_dim), (wider, shapes.width))
@@ -491,19 +477,13 @@ def _full(
     return CapacityError(message, witness=total, suggestion=suggestion)
 
 
-def _groups(point: ZeroPoint) -> tuple[slice, ...]:
-    sizes = ((point.uniform,) if point.uniform else ()) + point.equal
-    stops = np.cumsum(sizes).tolist()
-    return tuple(slice(*ends) for ends in pairwise([0, *stops]))
-
-
 _FORMULA = "rank where all outputs are zero"
 
 
 def plan(shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
     """Plan for as many examples as almost all data of these shapes allow."""
     inner = head_dim or _half(shapes)
-    data = _dimensions(shapes)
+    data = Dimensions.of_shapes(shapes)
     holds = _room(shapes, num_heads, inner, data)
     if holds < shapes.num_examples:
         raise _full(shapes, num_heads, inner, data, f"the construction memorizes {holds:,}")
@@ -529,7 +509,7 @@ def tangent(survey: Survey, num_heads: int, head_dim: int, *, rng: np.random.Gen
     if holds < len(targets):
         raise _full(dataset, *sizes, data, f"the construction memorizes {holds:,}")
     point = zero_point(*sizes, data)
-    heads = Heads.of(dataset, _groups(point))
+    heads = Heads.of(dataset, point.groups)
     base = drawn(heads, point, head_dim, entries, rng)
     report("derivative where all outputs are zero", 0, 1)
     what = f"a matrix of {targets.size:,} x {targets.size:,} numbers"
@@ -553,13 +533,7 @@ def tangent(survey: Survey, num_heads: int, head_dim: int, *, rng: np.random.Gen
     units = np.where(largest_targets > 0, np.exp2(np.frexp(largest_targets)[1] - 1.0), 0.0)
     found = chord(heads, base, derivative, solver, targets / np.where(units > 0, units, 1.0), _GOAL)
     raw = heads.raw(found.weights)
-    with np.errstate(over="ignore", invalid="ignore"):
-        values = raw.readout * found.scale * units
-    if not np.isfinite(values).all():
-        raise PrecisionError(
-            f"readouts for targets as large as {largest_targets.max():.1e} overflow",
-            suggestion="divide the targets by a power of two",
-        )
+    values = raw.readout * found.scale * units
     outputs = np.concatenate([np.eye(entries)] * num_heads)
     layer = AttentionLayer(raw.query, raw.key, values, outputs, last)
     found_outputs = layer(dataset.contexts, dataset.queries)

@@ -3,22 +3,30 @@
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from constructive.data.labels import IGNORED, Label, one_hot, require_classes, same_classes
 from constructive.data.padded import Padded, as_padded
-from constructive.data.shapes import ARRAYS, LENGTHS, ExampleShapes, require_examples
+from constructive.data.shapes import (
+    ARRAYS,
+    LENGTHS,
+    ExampleShapes,
+    check_shapes,
+    require_examples,
+)
 from constructive.data.stored import StoredContexts, read_archive, read_folder, write_folder
 from constructive.support.arrays import (
     CHUNK_BYTES,
+    AnyArray,
     Array,
     Integers,
+    Tensor,
     as_array,
     finite_array,
     first_place,
@@ -39,7 +47,7 @@ from constructive.support.files import replacing
 from constructive.support.tensors import fingerprint
 
 
-def indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
+def indices(examples: npt.ArrayLike, total: int) -> AnyArray:
     """Return indices of some of T = `total` examples, which may be from -T on, or T Booleans.
 
     Raises DataError for anything else, and where nothing is taken.
@@ -66,12 +74,12 @@ def indices(examples: npt.ArrayLike, total: int) -> npt.NDArray[Any]:
     return index
 
 
-def arrays_of(examples: object) -> tuple[Any, Any, Any]:
+def arrays_of(examples: object) -> tuple[Tensor, Tensor, Tensor]:
     """Return contexts, queries and targets of a dataset of PyTorch, which is not imported here.
 
     Raises ParameterError for what gives no examples, and DataError for what are not triples.
     """
-    given: Any = examples
+    given: Tensor = examples
     wanted = "a TensorDataset(contexts, queries, targets), or examples (context, query, target)"
     if hasattr(given, "tensors"):
         columns = tuple(given.tensors)
@@ -119,10 +127,10 @@ class Example(NamedTuple):
 
     context: Array
     query: Array
-    target: Any
+    target: Tensor
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Dataset(ExampleShapes):
     """T examples, each a context of n tokens, a query and a target.
 
@@ -172,37 +180,53 @@ class Dataset(ExampleShapes):
         Dataset(T=2, n=1 to 2, d=2, d_out=1, own contexts, float64)
     """
 
-    contexts: Array
+    source: Array | Padded | StoredContexts  # of contexts
     queries: Array
     targets: Array
     classes: tuple[Label, ...] = ()
-    # The file of the contexts, where they are not in memory; then `contexts` maps it.
-    on_disk: StoredContexts | None = field(default=None, init=False)
-    context_dtype: np.dtype[Any] = field(init=False)
 
-    def __post_init__(self) -> None:
-        held = self.on_disk or vars(self)["contexts"]
-        _fill(self, (held, self.queries, self.targets), self.classes, copy=True)
+    def __init__(
+        self, contexts: object, queries: object, targets: object, classes: object = ()
+    ) -> None:
+        _fill(self, (contexts, queries, targets), classes, copy=True)
 
-    if not TYPE_CHECKING:  # which would take every name for an attribute
+    @property
+    def contexts(self) -> Array:
+        """The contexts; those on disk are mapped anew, as a mapping keeps in memory what is read.
 
-        def __getattr__(self, name: str) -> Array:
-            """Map contexts on disk anew each time, as a mapping keeps what was read in memory."""
-            if name == "contexts" and self.on_disk:
-                return self.on_disk.mapped()
-            raise AttributeError(name)
+        They are `Padded` where contexts have different lengths.
+        """
+        source: Any = self.source
+        contexts: Array = source.mapped() if self.on_disk else source
+        return contexts
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        held = self.on_disk or self.contexts
-        return type(self), (held, self.queries, self.targets, self.classes)
+    @property
+    def on_disk(self) -> StoredContexts | None:
+        """The file of the contexts, where they are not in memory."""
+        return self.source if isinstance(self.source, StoredContexts) else None
+
+    @property
+    def lengths(self) -> Integers | None:
+        """The number of tokens of each context (T,), or None where all have n."""
+        return self.source.lengths if isinstance(self.source, Padded) else None
+
+    @property
+    def context_shape(self) -> tuple[int, ...]:
+        """(T, n, d), or (n, d) for one context that all examples share."""
+        return self.source.shape
+
+    @property
+    def context_dtype(self) -> np.dtype[Any]:
+        """float32 or float64."""
+        return self.source.dtype
 
     @classmethod
     def of_classes(
         cls,
-        contexts: Any,  # noqa: ANN401 - as for Dataset
-        queries: Any,  # noqa: ANN401
-        labels: Any,  # noqa: ANN401
-        classes: Any = None,  # noqa: ANN401
+        contexts: object,
+        queries: object,
+        labels: object,
+        classes: object = None,
     ) -> "Dataset":
         """Return examples with a class label each: targets are one-hot, a column for each class.
 
@@ -231,9 +255,9 @@ class Dataset(ExampleShapes):
     @classmethod
     def of_sequences(
         cls,
-        tokens: Any,  # noqa: ANN401 - as for Dataset
-        labels: Any,  # noqa: ANN401
-        classes: Any = None,  # noqa: ANN401
+        tokens: object,
+        labels: object,
+        classes: object = None,
         *,
         ignored: int = IGNORED,
     ) -> "Dataset":
@@ -274,7 +298,7 @@ class Dataset(ExampleShapes):
     @classmethod
     def from_torch(
         cls,
-        examples: Any,  # noqa: ANN401 - of a library that may be absent
+        examples: object,
         *,
         labels: bool = False,
     ) -> "Dataset":
@@ -316,7 +340,7 @@ class Dataset(ExampleShapes):
     def __getitem__(self, index: int | np.integer[Any]) -> Example: ...
 
     @overload
-    def __getitem__(self, index: slice | Sequence[int] | npt.NDArray[Any]) -> "Dataset": ...
+    def __getitem__(self, index: slice | Sequence[int] | AnyArray) -> "Dataset": ...
 
     def __getitem__(self, index: Any) -> "Example | Dataset":
         """One example for an integer, a dataset for a slice, a list or an array (`take`)."""
@@ -411,14 +435,14 @@ class Dataset(ExampleShapes):
         tokens = self.filled.contexts
         return max(float(tokens.max()), -float(tokens.min()))
 
-    def stored_rows(self, rows: slice | npt.NDArray[Any]) -> Array:
+    def stored_rows(self, rows: slice | AnyArray) -> Array:
         """Return contexts of some examples as stored: (rows, n, d), or (1, n, d) if shared."""
         if self.on_disk:
             return self.on_disk.rows(rows)
         chosen: Array = self.contexts[np.newaxis] if self.shared_context else self.contexts[rows]
         return chosen
 
-    def contexts_of(self, rows: slice | npt.NDArray[Any]) -> Array:
+    def contexts_of(self, rows: slice | AnyArray) -> Array:
         """Return the same as float64."""
         return self.stored_rows(rows).astype(np.float64, copy=False)
 
@@ -445,7 +469,7 @@ class Dataset(ExampleShapes):
         return fingerprint(self.arrays)
 
     @property
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> dict[str, AnyArray]:
         """The arrays by their names in files: with `lengths` where contexts have different ones."""
         named = {name: getattr(self.filled, name) for name in ARRAYS}
         if self.lengths is not None:  # integers are float64 to those who check
@@ -571,9 +595,9 @@ class Dataset(ExampleShapes):
 
 
 def owning(
-    contexts: Any,  # noqa: ANN401 - as for Dataset
-    queries: Any,  # noqa: ANN401
-    targets: Any,  # noqa: ANN401
+    contexts: object,
+    queries: object,
+    targets: object,
     classes: tuple[Label, ...] = (),
 ) -> Dataset:
     """Return a dataset that takes over arrays that nobody else holds: only for those just made.
@@ -588,25 +612,21 @@ def owning(
 def _fill(
     dataset: Dataset, arrays: tuple[object, object, object], classes: object, *, copy: bool
 ) -> None:
-    """Check the arrays of a dataset, and set them and its sizes."""
+    """Check the arrays of a dataset, and set them."""
     contexts, *others = arrays
-    kept = vars(dataset)
-    held: Any = as_padded(contexts)
-    if isinstance(held, Padded):
-        kept["lengths"] = held.lengths
-    elif not isinstance(held, StoredContexts):
-        held = frozen(finite_array("contexts", held, copy=copy))
-    for name, values in zip(ARRAYS[1:], others, strict=True):
-        kept[name] = frozen(finite_array(name, values, copy=copy))
-    dataset.set_sizes(held.shape)
-    kept["context_dtype"] = held.dtype
-    kept["classes"] = require_classes(classes, dataset.target_dim)
-    if isinstance(held, StoredContexts):
-        kept.pop("contexts", None)
-        # Copies and pickles of a dataset know what was read before.
-        kept["on_disk"] = held if held.sha256 else held.scanned(dataset.queries, dataset.targets)
-    else:
-        kept["contexts"] = held
+    source: Any = as_padded(contexts)
+    if not isinstance(source, Padded | StoredContexts):
+        source = frozen(finite_array("contexts", source, copy=copy))
+    queries, targets = (
+        frozen(finite_array(name, values, copy=copy))
+        for name, values in zip(ARRAYS[1:], others, strict=True)
+    )
+    check_shapes(source.shape, queries.shape, targets.shape)
+    known = require_classes(classes, targets.size // len(targets))
+    # Copies and pickles of a dataset know what was read before.
+    if isinstance(source, StoredContexts) and not source.sha256:
+        source = source.scanned(queries, targets)
+    vars(dataset).update(source=source, queries=queries, targets=targets, classes=known)
 
 
 # What occurs twice: inputs (one query, and one multiset of tokens), and tokens of a context.

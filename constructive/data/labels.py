@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from constructive.support.arrays import Array
+from constructive.support.arrays import AnyArray, Array
 from constructive.support.errors import DataError, is_integer, shown, with_article
 
 Label = str | int | bool  # The name of a class: all those of a dataset are of one of these types
@@ -75,9 +74,9 @@ def same_classes(one: tuple[Label, ...], other: tuple[Label, ...]) -> bool:
     return one == other and [*map(type, one)] == [*map(type, other)]
 
 
-def labels_of(outputs: npt.NDArray[Any], classes: tuple[Label, ...]) -> npt.NDArray[Any]:
+def labels_of(outputs: AnyArray, classes: tuple[Label, ...]) -> AnyArray:
     """Return the class of the largest output, which is the last axis; of equal ones the first."""
-    chosen: npt.NDArray[Any] = np.array(classes)[np.argmax(outputs, axis=-1)]
+    chosen: AnyArray = np.array(classes)[np.argmax(outputs, axis=-1)]
     return chosen
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.support.arrays import (
+    AnyArray,
     Array,
     Booleans,
     Integers,
@@ -191,7 +191,7 @@ def _different_lengths(values: list[Any] | tuple[Any, ...]) -> bool:
         return False
 
 
-def _matrix(index: int, value: object) -> npt.NDArray[Any]:
+def _matrix(index: int, value: object) -> AnyArray:
     """Return one context (n, d). Raises DataError."""
     part = readable_array(f"contexts[{index}]", value, _SHAPES, index)
     if part.ndim != 2 or not part.size:

@@ -1,12 +1,11 @@
 """What the shapes of examples say, in any arithmetic, and whether they fit together."""
 
-from typing import Any
+from abc import abstractmethod
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.data.labels import Label, same_classes
-from constructive.support.arrays import Integers, Rebuilt
+from constructive.support.arrays import AnyArray, Integers, Rebuilt
 from constructive.support.errors import DataError, ParameterError, with_article
 
 ARRAYS = "contexts", "queries", "targets"  # The arrays of a dataset, by their names in files
@@ -16,18 +15,49 @@ LENGTHS = "lengths"  # The array of how many tokens each context has, where thes
 class ExampleShapes(Rebuilt):
     """What the shapes of contexts, queries and targets say, whatever their entries are."""
 
-    contexts: npt.NDArray[Any]
-    queries: npt.NDArray[Any]
-    targets: npt.NDArray[Any]
+    queries: AnyArray
+    targets: AnyArray
     classes: tuple[Label, ...] = ()
-    lengths: Integers | None = None  # n_i (T,), or None where all contexts have n tokens
-    num_examples: int  # T
-    context_shape: tuple[int, ...]  # (T, n, d), or (n, d) for one that all examples share
-    context_size: int  # n, of the longest context
-    width: int  # d
-    target_dim: int  # d_out
-    shared_context: bool
-    target_matrix: npt.NDArray[Any]  # (T, d_out), also where targets were given as (T,)
+
+    @property
+    @abstractmethod
+    def context_shape(self) -> tuple[int, ...]:
+        """(T, n, d), or (n, d) for one context that all examples share."""
+
+    @property
+    def lengths(self) -> Integers | None:
+        """The number of tokens of each context (T,), or None where all have n."""
+        return None
+
+    @property
+    def num_examples(self) -> int:
+        """T."""
+        return len(self.queries)
+
+    @property
+    def context_size(self) -> int:
+        """n, of the longest context."""
+        return self.context_shape[-2]
+
+    @property
+    def width(self) -> int:
+        """D."""
+        return int(self.queries.shape[1])
+
+    @property
+    def target_dim(self) -> int:
+        """d_out."""
+        return self.targets.size // len(self.targets)
+
+    @property
+    def shared_context(self) -> bool:
+        """Whether all examples have one context."""
+        return len(self.context_shape) == 2
+
+    @property
+    def target_matrix(self) -> AnyArray:
+        """The targets as (T, d_out), also where they were given as (T,)."""
+        return self.targets.reshape(len(self.targets), -1)
 
     def __len__(self) -> int:
         return self.num_examples
@@ -44,28 +74,13 @@ class ExampleShapes(Rebuilt):
         )
 
     @property
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> dict[str, AnyArray]:
         """The arrays by their names in files."""
         return {name: getattr(self, name) for name in ARRAYS}
 
     def __hash__(self) -> int:
         shapes = self.context_shape, self.queries.shape, self.targets.shape
         return hash((*shapes, *self.queries[0].tolist()))
-
-    def set_sizes(self, context_shape: tuple[int, ...]) -> None:
-        """Check the shapes, and say them once."""
-        check_shapes(context_shape, self.queries.shape, self.targets.shape)
-        total, width = self.queries.shape
-        target_dim = self.targets.size // total
-        vars(self).update(
-            num_examples=total,
-            context_shape=context_shape,
-            context_size=context_shape[-2],
-            width=width,
-            target_dim=target_dim,
-            shared_context=len(context_shape) == 2,
-            target_matrix=self.targets.reshape(total, target_dim),
-        )
 
     def largest_product(self, num_heads: int) -> float:
         """Return how many multiplications a product takes at most, in a build or a proof."""

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.data.labels import Label
 from constructive.data.shapes import ARRAYS, LENGTHS
-from constructive.support.arrays import Array, first_place, row_chunks
+from constructive.support.arrays import AnyArray, Array, first_place, row_chunks
 from constructive.support.errors import DataError, FormatError, as_path, physical_memory
 from constructive.support.files import regular_file, replacing_folder
 from constructive.support.tensors import Fingerprint
@@ -91,13 +90,13 @@ class StoredContexts:
             raise refuse(f"{cut}: {size} bytes, and {whole} by its header", (size, whole))
         return cls(path, dtype, shape, start, identity)
 
-    def mapped(self) -> npt.NDArray[Any]:
+    def mapped(self) -> AnyArray:
         """Map the whole array, read-only: (T, ...). Memory is taken by the rows that are read."""
         with self._opened() as file:
             # A plain array, as what is computed from a mapped one should be in memory.
             return np.asarray(np.memmap(file, self.dtype, "r", self.start, self.shape))
 
-    def rows(self, index: slice | npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def rows(self, index: slice | AnyArray) -> AnyArray:
         """Read some rows, (k, ...), by a slice, integers from -T to T - 1, or T Booleans.
 
         Raises FormatError as `mapped` does, and IndexError for rows that are not there.
@@ -113,7 +112,7 @@ class StoredContexts:
                     raise self.changed("it ends too early")
         return out
 
-    def __getitem__(self, index: slice | npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def __getitem__(self, index: slice | AnyArray) -> AnyArray:
         return self.rows(index)
 
     def max(self) -> float:
@@ -124,7 +123,7 @@ class StoredContexts:
         """Return a lower bound of them."""
         return -self.largest
 
-    def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
+    def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, AnyArray]]:
         """Walk through all rows, some at a time: yield which rows, and these."""
         row_bytes = math.prod(self.shape[1:]) * self.dtype.itemsize
         for rows in row_chunks(self.shape[0], row_bytes, block_bytes):
@@ -173,7 +172,7 @@ class StoredContexts:
         )
 
 
-def _one_by_one(index: npt.NDArray[Any], total: int) -> bool:
+def _one_by_one(index: AnyArray, total: int) -> bool:
     """Return whether rows can be read by their places in the file; numpy does the rest."""
     integers = index.dtype.kind in "iu" and index.ndim == 1 and index.size > 0
     inside = integers and int(index.min()) >= 0 and int(index.max()) < total
@@ -230,12 +229,12 @@ def write_folder(
             np.save(folder / _CLASSES, np.array(classes))
 
 
-def _loaded(path: Path) -> npt.NDArray[Any]:
+def _loaded(path: Path) -> AnyArray:
     """Return a small array, in memory. Raises FormatError."""
     regular_file(path)
     try:
         with path.open("rb") as file:
-            array: npt.NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+            array: AnyArray = np.lib.format.read_array(file, allow_pickle=False)
     except Exception as error:  # readers of npy raise nearly everything
         message = f"{path} is not a .npy file of numbers: {error}"
         raise FormatError(message, witness=str(path), suggestion="numpy.save") from error

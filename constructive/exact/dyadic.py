@@ -115,7 +115,7 @@ def rank(matrix: npt.ArrayLike) -> int:
         >>> rank(np.array([[0.1, 0.3], [0.3, 0.9]]))  # in binary, 0.3 is not three times 0.1
         2
     """
-    given = checked_array("the entries", matrix)
+    given = checked_array("matrix", matrix)
     if given.ndim != 2:
         raise DataError(
             f"an array {given.shape} is not a matrix", witness=given.shape, suggestion="axes (N, d)"

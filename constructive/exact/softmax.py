@@ -26,14 +26,14 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.exact import modular
-from constructive.support.arrays import Array, Booleans, Integers
+from constructive.support.arrays import AnyArray, Array, Booleans, Integers
 
 Weights = TypeVar("Weights")
 Logits = TypeVar("Logits")
 Matrices = TypeVar("Matrices")
 
 # An array of the numbers of an arithmetic, with the shape of the floats that it was read from.
-Numbers = npt.NDArray[Any]
+Numbers = AnyArray
 Hidden = Booleans  # Which tokens a query of a block does not see: (b, n)
 
 
@@ -284,7 +284,7 @@ class PerQuery(Generic[Made]):
 # Matrices of rational numbers: arrays of Fractions, and those of python-flint.
 
 
-Fractions = npt.NDArray[Any]  # An object array of `fractions.Fraction`.
+Fractions = AnyArray  # An object array of `fractions.Fraction`.
 
 
 def array_of(values: list[Any], shape: tuple[int, ...]) -> Fractions:

@@ -162,7 +162,7 @@ def measure(sizes: Sizes, *, shared: bool) -> dict[str, int]:
         "c(E; H): the most for fixed heads": found.upper,
         "proved: rank of Z": found.lower,
         "free heads, at least": zero_point(heads, inner, spans).rank,
-        "free heads, at most: c_1": most_examples(heads, inner, spans, each=min(size - 1, width)),
+        "free heads, at most: c_1": most_examples(heads, inner, spans),
     }
     promised = {"built: Theorem 1": ("saturated", first)}
     if not shared:

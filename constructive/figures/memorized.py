@@ -129,11 +129,10 @@ def proved(sizes: Sizes, width: int, *, shared: bool) -> dict[str, int]:
     """Return the examples of each line, at H, n and d_h."""
     heads, size, head_dim = sizes
     data = Dimensions.of_sizes(size, width, shared_context=shared)
-    each = min(size - 1, width)
     return {
-        "free heads, at most: c_1": most_examples(heads, head_dim, data, each=each),
+        "free heads, at most: c_1": most_examples(heads, head_dim, data),
         "free heads, at least": zero_point(heads, head_dim, data).rank,
-        "fixed heads: c(E; H)": data.tokens + (heads - 1) * data.differences,
+        "fixed heads: c(E; H)": data.fixed(heads),
         "Theorem 1": saturated_capacity(heads, size, head_dim),
     }
 

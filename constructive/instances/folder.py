@@ -182,17 +182,9 @@ def save(
             proof = json.dumps(proof_document(instance, hashes), indent=None)
             (new / f"proofs/{instance.name}.json").write_text(proof + "\n", encoding="utf-8")
         report("write instances", len(instances), len(instances))
-        rows: list[tuple[str, ...]] = [
-            (
-                f"onnx/{each.network_name}.onnx",
-                f"vnnlib/{each.name}.vnnlib",
-                _seconds(timeout, each.network),
-            )
-            for each in instances
-        ]
-        (new / "instances.csv").write_text(_table(rows), encoding="utf-8")
-        rows = [EXPECTED, *map(_expected, instances)]
-        (new / "expected.csv").write_text(_table(rows), encoding="utf-8")
+        (new / "instances.csv").write_text(_table(_rows(instances, timeout)), encoding="utf-8")
+        answers = _table([EXPECTED, *map(_expected, instances)])
+        (new / "expected.csv").write_text(answers, encoding="utf-8")
         sat = sum(each.answer == "sat" for each in instances)
         models = sorted({str(each.claims()["model"]) for each in instances})
         about = _README.format(
@@ -234,18 +226,15 @@ def save_benchmark(
     """
     file_names(instances)
     _require_seconds(timeout)
-    limits = [_seconds(timeout, each.network) for each in instances]
-    if sum(map(float, limits)) > _MOST_SECONDS:
+    rows = _rows(instances, timeout)
+    seconds = sum(float(limit) for *_, limit in rows)
+    if seconds > _MOST_SECONDS:
         raise ParameterError(
             f"the time limits of {len(instances)} instances are more than 6 hours together",
-            witness=sum(map(float, limits)),
+            witness=seconds,
             suggestion="fewer instances, or a smaller timeout",
         )
     graphs = {each.network_name: each.network for each in instances}
-    rows = [
-        (f"onnx/{each.network_name}.onnx", f"vnnlib/{each.name}.vnnlib", limit)
-        for each, limit in zip(instances, limits, strict=True)
-    ]
     versions = [version for version, _ in _VERSIONS.values()]
     needs = f"./{Path(wheel).name}[instances]" if wheel else f"{DISTRIBUTION}[instances]"
     files = {
@@ -302,6 +291,18 @@ def _seconds(timeout: float, network: AnyNetwork) -> str:
     slopes = sum(head.slopes.size for head in heads)
     limit = min(timeout * round(1.0 + slopes / _SLOPES, 1), _SECONDS[1])
     return f"{limit:.6f}".rstrip("0").rstrip(".")
+
+
+def _rows(instances: Sequence[Instance], timeout: float) -> list[tuple[str, str, str]]:
+    """The rows of instances.csv."""
+    return [
+        (
+            f"onnx/{each.network_name}.onnx",
+            f"vnnlib/{each.name}.vnnlib",
+            _seconds(timeout, each.network),
+        )
+        for each in instances
+    ]
 
 
 def _hash(content: bytes) -> str:

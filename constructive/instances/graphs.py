@@ -6,7 +6,6 @@ are Gemm, Softmax and MatMul in two dimensions, which all tools take, of opset 1
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -100,9 +99,7 @@ def written(network: AnyNetwork) -> bytes:
     for node in graph.nodes:
         made.node(node.operator, *node.inputs, outputs=node.outputs, **node.attributes)
     (start, end), kind = (graph.input, graph.output), np.float32
-    model: Any = made.model(
-        "network", [Value(start[0], kind, start[1])], Value(end[0], kind, end[1])
-    )
+    model = made.model("network", [Value(start[0], kind, start[1])], Value(end[0], kind, end[1]))
     return bytes(model.SerializeToString(deterministic=True))
 
 

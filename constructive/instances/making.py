@@ -106,8 +106,8 @@ def make(
 
     Example:
         >>> made = make(4, kinds=["needle"], dims=(2, 8), scale=(16.0, 256.0))
-        >>> {each.name[-2:] for each in made}, made[0].family
-        ({'_a', '_b'}, 'needle')
+        >>> len(made[0].name), sorted({each.name[-2:] for each in made}), made[0].family
+        (8, ['_a', '_b'], 'needle')
     """
     require_positive(count=count)
     require_seed(seed)

@@ -167,7 +167,7 @@ def _layer_of(module: nn.Module) -> ReadModule:
             + ", ".join(beside),
             witness=(len(attentions), len(linears)),
             suggestion=f"{_INSTEAD}: MultiheadModule(attention, readout), or "
-            "AttentionLayer.from_projections(query, key, value, output, num_heads) without RoPE",
+            "AttentionLayer.from_projections(...) of a layer without RoPE",
         )
     attention, readout = attentions[0], linears[0]
     odd = {

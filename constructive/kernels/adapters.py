@@ -1,24 +1,17 @@
-"""Adapters: problems in the words of libraries. A new one is a row, and its functions."""
+"""Adapters: problems in the words of PyTorch; `tests/benchmarks/kernels` has other libraries."""
 
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import Any, get_args
-
-import numpy as np
 
 from constructive.exact.kernel_model import kernel_model_named
 from constructive.kernels.inputs import LAYOUTS, Inputs, from_layout
 from constructive.kernels.masks import (
     Causal,
-    LeftPadding,
     Mask,
-    RightPadding,
-    VariableLengths,
-    Window,
 )  # fmt: skip
-from constructive.kernels.spec import DTYPES, FullyMasked, Spec, as_float64, needs, numpy_dtype
+from constructive.kernels.spec import DTYPES, FullyMasked, as_float64, needs
 from constructive.support.arrays import Array, Tensor
 from constructive.support.errors import require_known, require_packages
 
@@ -31,8 +24,6 @@ ALL = frozenset({SOFT_CAP, SINK, BIAS, MASK, SCALE, GROUPS, WIDTH})
 Models = dict[str, str]
 # Logits and sums in float32 or more; weights in the format of the inputs; one rounding.
 FLASH: Models = {name: f"flash {name}" for name in ("float64", "float32", "float16", "bfloat16")}
-# Logits are stored in the format of the inputs, too.
-EAGER: Models = FLASH | {"float16": "eager float16", "bfloat16": "eager bfloat16"}
 
 Options = dict[str, Any]
 
@@ -108,22 +99,6 @@ class Adapter:
         """Import the library."""
         require_packages(self.packages, purpose="this adapter")
 
-    def version(self) -> str:
-        """Return the version of the library, or "" where there is none."""
-        from importlib.metadata import version
-
-        first = next(iter(self.packages.values()), None)
-        return "" if first is None else version(first)
-
-
-def called(module: str, name: str) -> Callable[..., Tensor]:
-    """Return a function of a library, which is imported when it is called."""
-
-    def attend(*arrays: Tensor, **options: Tensor) -> Tensor:
-        return getattr(import_module(module), name)(*arrays, **options)
-
-    return attend
-
 
 def masked(
     problem: Inputs, name: str, library: str = "numpy", *, additive: bool = False
@@ -169,7 +144,10 @@ def _grouped(problem: Inputs) -> Options:
     return scaled(problem) | ({"enable_gqa": True} if problem.spec.group > 1 else {})
 
 
-sdpa = called("torch.nn.functional", "scaled_dot_product_attention")
+def sdpa(*arrays: Tensor, **options: Tensor) -> Tensor:
+    from torch.nn.functional import scaled_dot_product_attention
+
+    return scaled_dot_product_attention(*arrays, **options)
 
 
 def _backend(name: str) -> Callable[..., Tensor]:
@@ -203,104 +181,7 @@ _SDPA = Adapter(
 _FUSED = replace(_SDPA, placed="contiguous")
 
 
-# torch.nn.MultiheadAttention with projections that change nothing. Without weights in its output
-# it calls the fused function; with them, softmax is in plain tensor operations.
-
-
-def _multihead_options(problem: Inputs) -> Options:
-    import torch
-
-    spec = problem.spec
-    if problem.mask is None and problem.added is None:
-        return {}
-    if spec.masks == (Causal("top-left"),) and not spec.alibi:
-        hidden = ~torch.ones(spec.queries, spec.keys, dtype=torch.bool).tril()
-        return {"attn_mask": hidden, "is_causal": spec.queries == spec.keys}
-    mask = problem.mask_tensor("torch", additive=problem.added is not None)
-    mask = ~mask if mask.dtype == torch.bool else mask
-    whole = (spec.batch, spec.heads[0], spec.queries, spec.keys)
-    return {"attn_mask": mask.expand(whole).reshape(-1, *whole[2:])}
-
-
-def _multihead(q: Tensor, k: Tensor, v: Tensor, **options: Tensor) -> Tensor:
-    import torch
-
-    heads, width = q.shape[2], q.shape[2] * q.shape[3]
-    like = {"dtype": q.dtype, "device": q.device}
-    layer = torch.nn.MultiheadAttention(width, heads, bias=False, batch_first=True, **like)
-    options = {"need_weights": False} | options
-    with torch.no_grad():
-        layer.in_proj_weight.copy_(torch.eye(width, **like).repeat(3, 1))
-        layer.out_proj.weight.copy_(torch.eye(width, **like))
-        out, _ = layer(*(x.flatten(2) for x in (q, k, v)), **options)
-    return out.unflatten(2, (heads, -1))
-
-
-def _with_weights(problem: Inputs) -> Options:
-    flag = {"is_causal": False} if problem.mask is not None else {}
-    return _multihead_options(problem) | flag | {"need_weights": True}
-
-
-_MULTIHEAD = replace(
-    _SDPA,
-    attend=_multihead,
-    options=_multihead_options,
-    layout="BTHd",
-    can=frozenset({MASK, BIAS}),
-)
-
-
-# torch's flex_attention, not compiled: masks and logits are changed by functions.
-
-
-def _flex_options(problem: Inputs) -> Options:
-    from torch.nn.attention.flex_attention import create_block_mask
-
-    spec, found = problem.spec, _grouped(problem)
-    if problem.mask is not None:
-        seen = problem.mask_tensor("torch")
-        per_head = seen.shape[1] > 1
-        found["block_mask"] = create_block_mask(
-            lambda b, h, i, j: _beside(seen, i)[b, h if per_head else 0, i, j],
-            spec.batch, spec.heads[0] if per_head else None, spec.queries, spec.keys, device="cpu",
-        )  # fmt: skip
-    if spec.soft_cap is not None or problem.bias is not None:
-        found["score_mod"] = _changed(problem)
-    return found
-
-
-def _beside(tensor: Tensor, other: Tensor) -> Tensor:
-    """Return a tensor where another one is; what is compiled cannot move tensors."""
-    return tensor if tensor.device == other.device else tensor.to(other.device)
-
-
-def _changed(problem: Inputs) -> Tensor:
-    """Return the function of torch that puts a soft cap and slopes on logits."""
-    import torch
-
-    cap = problem.spec.soft_cap
-    bias = None if problem.bias is None else torch.from_numpy(problem.bias)
-
-    def changed(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        if cap is not None:
-            score = cap * torch.tanh(score / cap)
-        return score if bias is None else score + _beside(bias, i)[b, h, i, j].to(score.dtype)
-
-    return changed
-
-
-def _flex(q: Tensor, k: Tensor, v: Tensor, **options: Tensor) -> Tensor:
-    from torch.nn.attention.flex_attention import flex_attention
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns that it is slow
-        return flex_attention(q, k, v, **options)
-
-
-_FLEX = replace(_SDPA, attend=_flex, options=_flex_options, can=ALL - {SINK})
-
-
-TORCH: dict[str, Adapter] = {
+ADAPTERS: dict[str, Adapter] = {
     "torch": _SDPA,
     "torch-boolean": replace(_SDPA, options=_as_booleans),
     "torch-additive": replace(_SDPA, options=_as_numbers),
@@ -308,272 +189,4 @@ TORCH: dict[str, Adapter] = {
     "torch-flash": replace(_FUSED, attend=_backend("FLASH_ATTENTION")),
     "torch-efficient": replace(_FUSED, attend=_backend("EFFICIENT_ATTENTION"), devices=("cuda",)),
     "torch-cudnn": replace(_FUSED, attend=_backend("CUDNN_ATTENTION"), devices=("cuda",)),
-    "torch-mha": _MULTIHEAD,
-    "torch-mha-weights": replace(
-        _MULTIHEAD, options=_with_weights, models=EAGER, fully_masked="nan"
-    ),
-    "torch-flex": _FLEX,
 }
-
-
-# Attention as an operator of ONNX: the reference evaluator, and what several runtimes share.
-
-
-OPSET = 23
-_CUSTOM = "com.microsoft"
-
-
-def graph(operator: str, inputs: Options, attributes: Options, outputs: int = 1) -> bytes:
-    """Return a model of one operator as bytes."""
-    from onnx import helper
-
-    named = [name if value is not None else "" for name, value in inputs.items()]
-    domain = "" if operator == "Attention" else _CUSTOM
-    out = [f"out_{index}" for index in range(outputs)]
-    node = helper.make_node(operator, named, out, domain=domain, **attributes)
-    given = [
-        helper.make_tensor_value_info(
-            name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
-        )
-        for name, value in inputs.items()
-        if value is not None
-    ]
-    kind = helper.np_dtype_to_tensor_dtype(next(iter(inputs.values())).dtype)
-    result = helper.make_tensor_value_info(out[0], kind, None)
-    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(_CUSTOM, 1)]
-    model = helper.make_model(
-        helper.make_graph([node], "attention", given, [result]), opset_imports=opsets
-    )
-    model.ir_version = 10  # which all releases of onnxruntime with this operator read
-    content: bytes = model.SerializeToString()
-    return content
-
-
-def _standard_options(problem: Inputs) -> Options:
-    spec, found = problem.spec, scaled(problem)
-    if spec.soft_cap is not None:
-        found["softcap"] = spec.soft_cap
-    if is_alone(problem, Causal("top-left")):
-        return found | {"is_causal": 1}
-    if is_alone(problem, Causal("bottom-right")) and spec.keys > spec.queries:
-        return found | {"is_causal": 1, "past": spec.keys - spec.queries}
-    return found | masked(problem, "attn_mask")
-
-
-def _standard(q: Tensor, k: Tensor, v: Tensor, options: Options) -> tuple[bytes, Options]:
-    """Return the model of Attention, and its inputs."""
-    mask, past = options.pop("attn_mask", None), options.pop("past", 0)
-    old_k, old_v = (k[:, :, :past], v[:, :, :past]) if past else (None, None)
-    inputs = {
-        "q": q, "k": k[:, :, past:], "v": v[:, :, past:],
-        "mask": mask, "past_key": old_k, "past_value": old_v,
-    }  # fmt: skip
-    return graph("Attention", inputs, options, 3 if past else 1), _given(inputs)
-
-
-def _reference(q: Tensor, k: Tensor, v: Tensor, **options: Tensor) -> Tensor:
-    import onnx
-    from onnx.reference import ReferenceEvaluator
-
-    content, inputs = _standard(q, k, v, options)
-    found: Tensor = ReferenceEvaluator(onnx.load_from_string(content)).run(None, inputs)
-    return found[0]
-
-
-# The reference evaluator of the onnx package.
-_ONNX = Adapter(
-    attend=_reference,
-    options=_standard_options,
-    packages={"onnx": "onnx"},
-    models=EAGER,
-    can=ALL - {SINK},
-)
-
-
-# onnxruntime: its Attention of the ONNX standard, and two operators of its own.
-
-
-def evaluated(content: bytes, inputs: Options) -> Tensor:
-    """Return the first output of a model."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    return session.run(["out_0"], inputs)[0]
-
-
-def _onnxruntime(q: Tensor, k: Tensor, v: Tensor, **options: Tensor) -> Tensor:
-    return evaluated(*_standard(q, k, v, options))
-
-
-_ONNXRUNTIME = replace(
-    _ONNX,
-    attend=_onnxruntime,
-    packages={"onnxruntime": "onnxruntime", "onnx": "onnx"},
-    models={"float32": "flash float32", "float16": "eager float16"},
-)
-
-
-# MultiHeadAttention: masks as padding of keys or as numbers that are added.
-
-
-def _padded_options(problem: Inputs) -> Options:
-    spec, found = problem.spec, scaled(problem)
-    only = spec.masks[0] if len(spec.masks) == 1 and problem.added is None else None
-    if isinstance(only, Causal) and spec.queries == spec.keys:
-        return found | {"unidirectional": 1}
-    if isinstance(only, (LeftPadding, RightPadding)) and problem.visible.any(-1).all():
-        return found | {"key_padding_mask": problem.visible[:, 0, 0].astype(np.int32)}
-    return found | masked(problem, "attention_bias", additive=True)
-
-
-def _of_runtime(
-    q: Tensor, k: Tensor, v: Tensor, *, key_padding_mask: Tensor = None,
-    attention_bias: Tensor = None, **attributes: Tensor,
-) -> Tensor:  # fmt: skip
-    heads = q.shape[2]
-    inputs = {
-        "q": _flat(q), "k": _flat(k), "v": _flat(v), "no_bias": None,
-        "padding": key_padding_mask, "bias": attention_bias,
-    }  # fmt: skip
-    content = graph("MultiHeadAttention", inputs, attributes | {"num_heads": heads})
-    out = evaluated(content, _given(inputs))
-    return out.reshape(*out.shape[:2], heads, -1)
-
-
-# GroupQueryAttention: causal, keys of the past are in a cache.
-
-
-def _other_cache(problem: Inputs) -> str | None:
-    spec = problem.spec
-    causal = spec.mask(Causal)
-    if spec.batch > 1 and 1 < spec.queries < spec.keys:
-        return "its cache is for one sequence, or one query each"
-    if causal is None:
-        return "it is always causal"
-    if spec.keys == spec.queries:
-        if causal.alignment == "bottom-right" and spec.mask(RightPadding) is not None:
-            return "its queries begin with the sequence"
-    elif causal.alignment == "top-left" or int(spec.lengths[1].min()) < spec.queries:
-        return "its queries are the last tokens of each sequence"
-    return None
-
-
-def _grouped_options(problem: Inputs) -> Options:
-    spec = problem.spec
-    found: Options = scaled(problem) | {"lengths": spec.lengths[1]}
-    own: list[Mask] = [m for m in spec.masks if isinstance(m, (Causal, RightPadding))]
-    window = spec.mask(Window)
-    if window is not None and window.left is not None and _follows(spec, window):
-        found["local_window_size"] = window.left + 1
-        own.append(window)
-    if spec.soft_cap is not None:
-        found["softcap"] = spec.soft_cap
-    if problem.sinks is not None:
-        found["head_sink"] = problem.sinks.astype(spec.dtype)
-    if problem.added is not None or len(own) < len(spec.masks):
-        found["attention_bias"] = problem.mask_tensor(additive=True)
-    return found
-
-
-def _group_query(
-    q: Tensor, k: Tensor, v: Tensor, *, lengths: Tensor, attention_bias: Tensor = None,
-    head_sink: Tensor = None, **attributes: Tensor,
-) -> Tensor:  # fmt: skip
-    (batch, new, heads, width), total = q.shape, k.shape[1]
-    old_k = old_v = None
-    if total > new:
-        cache = int(lengths.max()) - new
-        old_k, old_v = (x[:, :cache].transpose(0, 2, 1, 3) for x in (k, v))
-        rows = (lengths - new)[:, None] + np.arange(new)
-        k, v = (np.take_along_axis(x, rows[..., None, None], axis=1) for x in (k, v))
-    longest = int(lengths.max()) if total > new else total
-    inputs = {
-        "q": _flat(q), "k": _flat(k), "v": _flat(v), "past_key": old_k, "past_value": old_v,
-        "seqlens_k": (lengths - 1).astype(np.int32), "total": np.array(longest, np.int32),
-        "cos": None, "sin": None, "positions": None,
-        "bias": None if attention_bias is None else attention_bias[..., :longest],
-        "sink": head_sink,
-    }  # fmt: skip
-    attributes |= {"num_heads": heads, "kv_num_heads": k.shape[2]}
-    content = graph("GroupQueryAttention", inputs, attributes, 3)
-    return evaluated(content, _given(inputs)).reshape(batch, new, heads, width)
-
-
-def _follows(spec: Spec, window: Window) -> bool:
-    """Return whether a window is on the diagonal of the causal mask, and ends there or later."""
-    causal = spec.mask(Causal)
-    aligned = causal is not None and window.alignment == causal.alignment
-    return (aligned or spec.queries == spec.keys) and (window.right is None or window.right >= 0)
-
-
-def _flat(array: Tensor) -> Tensor:
-    return array.reshape(*array.shape[:2], -1)
-
-
-def _given(inputs: Options) -> Options:
-    return {n: np.asarray(v, order="C") for n, v in inputs.items() if v is not None}
-
-
-# jax.nn.dot_product_attention, whose softmax is in float32 at most: masks in words where jax has
-# them, else as booleans.
-
-
-def _jax_options(problem: Inputs) -> Options:
-    spec, found = problem.spec, scaled(problem)
-    left = []
-    for mask in spec.masks:
-        if mask == Causal("top-left"):
-            found["is_causal"] = True
-        elif (
-            isinstance(mask, Window)
-            and None not in {mask.left, mask.right}
-            and (mask.alignment == "top-left" or spec.queries == spec.keys)
-        ):
-            found["local_window_size"] = (mask.left, mask.right)
-        elif isinstance(mask, (RightPadding, VariableLengths)):
-            found["key_value_seq_lengths"] = spec.lengths[1].astype("int32")
-        else:
-            left.append(mask)
-    if problem.bias is not None:
-        found["bias"] = problem.bias.astype(numpy_dtype(spec.output.name))
-    return found | ({"mask": problem.mask_tensor()} if left else {})
-
-
-RUNTIMES: dict[str, Adapter] = {
-    "onnxruntime": _ONNXRUNTIME,
-    "onnxruntime-mha": replace(
-        _ONNXRUNTIME,
-        attend=_of_runtime,
-        options=_padded_options,
-        layout="BTHd",
-        models={"float32": "flash float32"},
-        fully_masked="nan",
-        can=frozenset({MASK, BIAS, SCALE, WIDTH}),
-    ),
-    "onnxruntime-gqa": replace(
-        _ONNXRUNTIME,
-        attend=_group_query,
-        options=_grouped_options,
-        excludes=_other_cache,
-        layout="BTHd",
-        models={"float32": "flash float32", "float16": "flash float16"},
-        can=ALL - {WIDTH},
-    ),
-    "onnx": _ONNX,
-    "jax": Adapter(
-        attend=called("jax.nn", "dot_product_attention"),
-        options=_jax_options,
-        packages={"jax": "jax"},
-        library="jax",
-        layout="BTHd",
-        models={name: model for name, model in FLASH.items() if name != "float64"},
-        fully_masked="mean",
-        can=frozenset({MASK, BIAS, SCALE, GROUPS}),
-        devices=("cpu", "cuda"),
-    ),
-}
-
-
-ADAPTERS = TORCH | RUNTIMES

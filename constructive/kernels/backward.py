@@ -546,8 +546,6 @@ class BackwardReport:
             more = "; all of these rows are zero"
         elif is_scaled:
             more = f"; all of these rows are right, times {ratio.mean():.4g}"
-        if name == "dv":
-            more += self._row(at)
         place = ", ".join(f"{axis} {x}" for axis, x in zip(axes, at, strict=True))
         is_row = found.ndim > wrong.ndim
         place += f", {'key' if name == 'dbias' else 'column'} {column}" if is_row else ""
@@ -564,18 +562,6 @@ class BackwardReport:
             return f": logits are up to {level:.4g}, so exp(S) overflows unless lse is subtracted"
         said = ": exp(S - lse) overflows where the backward pass sees keys that the forward pass "
         return f"{said}did not, or lse is -inf, or they come from memory that must not be read"
-
-    def _row(self, place: tuple[int, ...]) -> str:
-        """Say what a row of dv has or lacks, by the codes of rows of the output's gradient."""
-        difference = (self.found["dv"] - self.wanted["dv"])[place]
-        group = self.backward.problem.spec.group
-        codes = self.backward.d_out[:, place[1] * group : (place[1] + 1) * group]
-        for sign, word in ((-1.0, "lacks"), (1.0, "has, beside its own,")):
-            found = np.argwhere((codes == sign * difference).all(-1) & codes.any(-1))
-            if len(found):
-                b, h, i = (int(index) for index in found[0])
-                return f"; it {word} query {i} of sequence {b}, head {place[1] * group + h}"
-        return ""
 
     @property
     def lines(self) -> list[str]:

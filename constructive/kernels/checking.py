@@ -42,7 +42,6 @@ class Likeness:
 
     sentence: str  # which mistake
     right: float  # the share of right rows that it leaves right
-    where: str = ""  # the rows that it is confined to, or ""
 
     @property
     def is_whole(self) -> bool:
@@ -51,7 +50,7 @@ class Likeness:
 
     def __str__(self) -> str:
         spoilt = "" if self.is_whole else f" wrong row, and spoils {1.0 - self.right:.0%} of right"
-        return f"{self.where}{self.sentence} (leads to every{spoilt or ' row'})"
+        return f"{self.sentence} (leads to every{spoilt or ' row'})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -175,30 +174,21 @@ class Report:
             found = [Likeness(name, right) for name, wrong, right in shares if wrong == 1.0]
             known = {each.sentence: known[each.sentence] for each in found}
         found.sort(key=lambda each: -each.right)
-        words, share = self.description.place if found else ("", 0.0)
-        # Conditions that tell wrong rows from right ones, where no mistake leads to both.
-        if words and share == 1.0 and not any(each.is_whole for each in found):
-            where = f"in rows with {words} alone: "
-            found = [replace(each, right=1.0, where=where) for each in found]
         best = max((each.right for each in found), default=1.0)
         return tuple(each for each in found if each.right == best)
 
-    def agrees(self, stems: set[str], *, is_whole: bool) -> set[str]:
+    def agrees(self, stems: set[str]) -> set[str]:
         """Return the sentences, but for sizes, of mistakes that lead to this output.
 
-        If they are about some rows alone, right ones may be others, so nothing is asked of these.
-        Nothing is asked of a right output for which a mistake has no meaning, either. Rows that are
-        wrong by no more than roundings of a mistake count as right ones.
+        Nothing is asked of a right output for which a mistake has no meaning. Rows that are wrong
+        by no more than roundings of a mistake count as right ones.
 
         Args:
             stems: sentences without sizes
-            is_whole: whether mistakes are about all rows
         """
         sample = self._sample(*_ROUNDS[-1])
         sample = replace(sample, wrong=sample.told)
         is_right = not sample.wrong.any()
-        if is_right and not is_whole:
-            return stems
         least = _PART if self.is_odd and not is_right else 1.0
         found, known = set[str](), set[str]()
         for name, change in self._mistakes(sample).items():
@@ -206,7 +196,7 @@ class Report:
             if bare in stems and bare not in found:
                 known.add(bare)
                 wrong, right = sample.shares(change)
-                if wrong >= least and (right == 1.0 or not is_whole):
+                if wrong >= least and right == 1.0:
                     found.add(bare)
         return found | (stems - known if is_right else set())
 
@@ -389,11 +379,7 @@ def _same_rows(out: Array, other: Array, form: Format) -> Booleans:
 
 
 def of_kinds(names: Iterable[str]) -> tuple[str, ...]:
-    """Return one of all sentences that differ in numbers alone, such as sizes of blocks.
-
-    >>> of_kinds(["blocks of 16 are lost", "blocks of 32 are lost"])
-    ('blocks of 16 are lost',)
-    """
+    """Return one of all sentences that differ in numbers alone, such as sizes of blocks."""
     kinds: dict[str, str] = {}
     for name in names:
         kinds.setdefault(_NUMBER.sub("#", name), name)

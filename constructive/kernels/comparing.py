@@ -45,22 +45,17 @@ def diagnose(reports: Iterable[AnyReport]) -> tuple[str, ...]:
     failed = sorted((each for each in given if each.wrong.any()), key=lambda each: each.is_odd)
     asked = [each for each in failed if each.is_beyond_rounding]
     spread = asked[:: -(-len(asked) // _ASKED) or 1]
-    for is_whole in (True, False):  # mistakes of every row, or of some rows alone
-        tried: set[str] = set()
-        for report in spread:
-            stems = {stem(each.sentence): each.sentence for each in report.leading
-                     if is_whole == (each.is_whole and not each.where)}  # fmt: skip
-            agreed = set(stems) - tried
-            for other in given:
-                agreed = other.agrees(agreed, is_whole=is_whole) if agreed else agreed
-            names = of_kinds(sentence for bare, sentence in stems.items() if bare in agreed)
-            if 0 < len(names) <= MOST_KINDS:
-                every = f" of {len(failed)} wrong outputs" if len(failed) > 1 else ""
-                rows = "every row" if is_whole else "every wrong row"
-                part = "" if is_whole else "in some rows alone: "
-                like = (f"LIKE: {part}{name} (leads to {rows}{every})" for name in names)
-                return *compared, *like
-            tried |= set(stems)
+    tried: set[str] = set()
+    for report in spread:
+        stems = {stem(each.sentence): each.sentence for each in report.leading if each.is_whole}
+        agreed = set(stems) - tried
+        for other in given:
+            agreed = other.agrees(agreed) if agreed else agreed
+        names = of_kinds(sentence for bare, sentence in stems.items() if bare in agreed)
+        if 0 < len(names) <= MOST_KINDS:
+            every = f" of {len(failed)} wrong outputs" if len(failed) > 1 else ""
+            return *compared, *(f"LIKE: {name} (leads to every row{every})" for name in names)
+        tried |= set(stems)
     if not failed:
         return (*compared, *_of_lse([each.lse for each in given if each.lse is not None]))
     plainest = min(failed, key=_obscurity)

@@ -1,5 +1,6 @@
 """Facts in words: where an output is wrong, and how what was read differs from what should be."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -326,8 +327,27 @@ _OF_SINK = {
 _SHORT = ("bfloat16", "float16")  # formats that one may have been stored in
 
 
+class Beside(ABC):
+    """A report on what was returned beside an output."""
+
+    @cached_property
+    @abstractmethod
+    def wrong(self) -> Booleans:
+        """What no admissible kernel returns."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether all are right."""
+        return not self.wrong.any()
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """The first wrong one."""
+        return first_place(self.wrong)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class LseReport:
+class LseReport(Beside):
     """What is wrong with log-sum-exps."""
 
     problem: Problem
@@ -344,11 +364,6 @@ class LseReport:
             near | (self.lse == wanted.expected) | (np.isnan(self.lse) & np.isnan(wanted.expected))
         )
         return np.asarray(self.problem.answer.checked & ~same)
-
-    @property
-    def passed(self) -> bool:
-        """Whether every row that is checked is right."""
-        return not self.wrong.any()
 
     @property
     def where(self) -> str:
@@ -484,11 +499,6 @@ class LseReport:
         yield "(B, T_q, H), read as (B, H, T_q)", wanted.swapaxes(1, 2).reshape(wanted.shape)
 
     @property
-    def first(self) -> tuple[int, ...]:
-        """The first wrong row: sequence, head, query."""
-        return first_place(self.wrong)
-
-    @property
     def lines(self) -> list[str]:
         """The report, line by line."""
         checked = int(self.problem.answer.checked.sum())
@@ -511,7 +521,7 @@ class LseReport:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LogitReport:
+class LogitReport(Beside):
     """What is wrong with largest logits."""
 
     problem: Problem
@@ -544,16 +554,6 @@ class LogitReport:
         with np.errstate(invalid="ignore"):
             near = np.abs(self.found - self.wanted) <= self.slack
         return np.asarray(~(near | (self.found == self.wanted) | np.isnan(self.wanted)))
-
-    @property
-    def passed(self) -> bool:
-        """Whether all are right."""
-        return not self.wrong.any()
-
-    @property
-    def first(self) -> tuple[int, ...]:
-        """The first wrong one: (sequence,) head (and query)."""
-        return first_place(self.wrong)
 
     @property
     def where(self) -> str:

@@ -56,8 +56,15 @@ def read(
 ) -> ExactInputs:
     """Read inputs of attention, and check that they make sense."""
     arrays = [as_float64(given, name) for name, given in (("q", q), ("k", k), ("v", v))]
-    _require_shapes(*arrays)
     queries, keys, values = arrays
+    misfit = _misfit(*arrays)
+    if misfit is not None:
+        raise DataError(
+            f"{misfit}: q, k and v have shapes {queries.shape}, {keys.shape} and {values.shape}",
+            witness=(queries.shape, keys.shape, values.shape),
+            suggestion="(batch, heads, queries, d), (batch, KV heads, keys, d) and (batch, KV "
+            "heads, keys, d_v), where the number of KV heads divides that of heads",
+        )
     heads = queries.shape[1]
     whole = (*queries.shape[:3], keys.shape[2])
     require_factors(scale=scale, softcap=softcap)
@@ -82,17 +89,6 @@ def read(
         queries, keys, values, visible, judged, added, logits, factor,
         None if softcap is None else float(softcap),
     )  # fmt: skip
-
-
-def _require_shapes(q: Array, k: Array, v: Array) -> None:
-    misfit = _misfit(q, k, v)
-    if misfit is not None:
-        raise DataError(
-            f"{misfit}: q, k and v have shapes {q.shape}, {k.shape} and {v.shape}",
-            witness=(q.shape, k.shape, v.shape),
-            suggestion="(batch, heads, queries, d), (batch, KV heads, keys, d) and (batch, KV "
-            "heads, keys, d_v), where the number of KV heads divides that of heads",
-        )
 
 
 def _misfit(q: Array, k: Array, v: Array) -> str | None:

@@ -21,7 +21,6 @@ from constructive.support.errors import require, require_known
 Given = dict[str, Tensor]  # q, k, v and mask
 Rows = Callable[[Tensor], Tensor]  # which rows of the first output another one has to equal
 _TIMES = 3  # How often a kernel is called again
-_MOST_KEYS = 80  # Hidden keys that are added
 _EXACT = 2.0**-40  # Slack of log-sum-exps that are known bit for bit
 
 
@@ -50,22 +49,6 @@ def _twice(count: int, _: "np.random.Generator") -> Integers:
     return np.concatenate([np.arange(count), np.arange(count)[::-1]])
 
 
-def _head(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
-    kv = given["k"].shape[1]
-    group, own = given["q"].shape[1] // kv, int(random.integers(kv))
-    heads, alone = slice(own * group, (own + 1) * group), slice(own, own + 1)
-    cut = {"q": heads, "k": alone, "v": alone, "mask": heads}
-    return {n: x[:, cut[n]] for n, x in given.items()}, lambda x: x[:, heads]
-
-
-def _keys(given: Given, random: "np.random.Generator") -> tuple[Given, Rows]:
-    extra = int(random.integers(1, _MOST_KEYS))
-    behind = [(0, 0), (0, 0), (0, extra), (0, 0)]
-    found = given | {n: np.pad(given[n], behind, constant_values=3.0) for n in "kv"}
-    found["mask"] = np.pad(given["mask"], [(0, 0)] * 3 + [(0, extra)])
-    return found, lambda x: x
-
-
 _ALL, _OF_QUERIES = ("q", "k", "v", "mask"), ("q", "mask")
 # What is changed beside a row.
 CLAIMS: "dict[str, Callable[[Given, np.random.Generator], tuple[Given, Rows]]]" = {
@@ -73,10 +56,8 @@ CLAIMS: "dict[str, Callable[[Given, np.random.Generator], tuple[Given, Rows]]]" 
     "order": _along(0, _ALL, _rolled),  # of sequences
     "alone": _along(0, _ALL, _one),  # one sequence
     "batch": _along(0, _ALL, _twice),
-    "head": _head,  # one KV head alone
     "query": _along(2, _OF_QUERIES, _one),  # one alone
     "queries": _along(2, _OF_QUERIES, _twice),
-    "keys": _keys,  # hidden ones behind
 }
 
 
@@ -150,8 +131,6 @@ def invariance(
     for claim in chosen:
         if forward.drawn is not None and claim != "again":
             continue  # the kernel has the bias of the whole problem
-        if claim == "head" and (forward.sinks is not None or forward.slopes is not None):
-            continue  # which the kernel has for all heads
         for _ in range(_TIMES if claim == "again" else 1):
             inputs, rows = CLAIMS[claim](given, random)
             wrong = np.zeros(inputs["q"].shape[:3], dtype=np.bool_)
@@ -234,8 +213,8 @@ class Guarded:
     Example:
         >>> guarded = Guarded((2, 3))
         >>> guarded.array[:] = 1.0
-        >>> guarded.outside, guarded.unwritten
-        ((), ())
+        >>> guarded.outside
+        ()
         >>> guarded.array.base[guarded.around - 2] += 0.0  # as an index -1 does
         >>> guarded.outside
         (-2,)
@@ -272,11 +251,3 @@ class Guarded:
         """Where something was written outside: numbers from the start of the output on."""
         at = np.flatnonzero(self._changed()) - self.around
         return tuple(int(i) for i in at if not 0 <= i < self.size)
-
-    @property
-    def unwritten(self) -> tuple[int, ...]:
-        """Where the output was not written; every other number can be told."""
-        left = ~self._changed()[self.around : self.around + self.size]
-        # A kernel may write -0, but no signalling NaN.
-        odd = self._fresh[self.around : self.around + self.size] == self._fresh[1]
-        return tuple(int(i) for i in np.flatnonzero(left & odd))

@@ -4,10 +4,10 @@ A mistake is a sentence and a `Change`: the parts that it does differently, each
 rows. Few rows are computed, so a mistake costs about a tenth of a millisecond. A key is an address
 among those of all sequences and KV heads, so reading another one is an index.
 
-A new mistake is a line. Most are products: a place that is wrong (of rows, of keys) times the part
-that is taken from there (output, query, mask, .., values). Keys that are lost or count more have no
-names: `describe` says which. Sizes of blocks come last in a sentence, in brackets. A name that no
-bug of a stranger has needed may go: rows are described without it.
+A new mistake is a line. Most are products: rows that are taken for others, times the part that is
+taken from there (output, query, mask, ..). Keys that are lost, count more or are read elsewhere
+have no names: `describe` says which. Sizes of blocks come last in a sentence, in brackets. A name
+that no bug of a stranger has needed may go: rows are described without it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -98,14 +98,11 @@ class Rows:
         """Logits of sinks, (R, 1), or None."""
         return None if self.problem.sinks is None else self.problem.sinks[self.h]
 
-    def address(self, b: Place, g: Place, j: Place) -> Integers:
-        """Return where a key is among those of all sequences and KV heads."""
-        return np.asarray((b * self.problem.spec.heads[1] + g) * self.problem.spec.keys + j)
-
     @cached_property
     def own(self) -> Integers:
         """Addresses of the keys of each row, (R, T_k)."""
-        return self.address(self.b, self.g, self.j)
+        spec = self.problem.spec
+        return np.asarray((self.b * spec.heads[1] + self.g) * spec.keys + self.j)
 
     def products(self, k: Array | None = None) -> Array:
         """Return products of the queries with all keys, or with those in their place."""
@@ -156,8 +153,6 @@ class Change:
     query: Part = None  # the rows whose query is used
     k: Part = None  # keys as they are read, (B, G, T_k, d)
     v: Part = None  # values as they are read, (B, G, T_k, d_v)
-    keys: Part = None  # the addresses of keys that are read, (R, T_k)
-    values: Part = None  # the addresses of values that are read, (R, T_k)
     bias: Part = None  # what is added to logits, (R, T_k)
     visible: Part = None  # which keys are read, (R, T_k)
     sinks: Part = None  # logits of sinks, (R, 1)
@@ -176,16 +171,16 @@ def attention(rows: Rows, change: Change) -> Array:
     else:
         weights, total = softmax(rows, logits)
     v = change.v(rows) if change.v else rows.problem.v
-    return np.asarray(summed(rows, weights, v, change.values) / total)
+    return np.asarray(summed(rows, weights, v) / total)
 
 
 def masked(rows: Rows, change: Change) -> Array:
     """Return logits, -inf where keys are hidden, (R, T_k)."""
     raw = rows.raw
-    if change.query or change.k or change.keys:
+    if change.query or change.k:
         asking = change.query(rows) if change.query else rows
         found = asking.products(change.k(rows) if change.k else None)
-        raw = np.take_along_axis(found, change.keys(rows) if change.keys else rows.own, axis=1)
+        raw = np.take_along_axis(found, rows.own, axis=1)
     if change.logits:
         logits = change.logits(rows, raw)
     elif change.bias:
@@ -199,18 +194,17 @@ def masked(rows: Rows, change: Change) -> Array:
     return np.where(change.visible(rows) if change.visible else rows.visible, logits, -np.inf)
 
 
-def summed(rows: Rows, weights: Array, v: Array, of: Part) -> Array:
-    """Return sums of weights times values, of the keys' own addresses or of others."""
+def summed(rows: Rows, weights: Array, v: Array) -> Array:
+    """Return sums of weights times values."""
     width = v.shape[-1]
-    if of is None and v is rows.problem.v and weights.size * width <= _FEW:
+    if v is rows.problem.v and weights.size * width <= _FEW:
         return (weights[:, None] @ rows.values)[:, 0]
     # Most weights are zero, so the others are gathered.
-    where = np.broadcast_to(of(rows) if of else rows.own, weights.shape)
     found = np.zeros((len(weights), width))
     row, key = np.nonzero(~(np.abs(weights) <= _NEGLIGIBLE))
     starts = np.flatnonzero(np.diff(row, prepend=-1))
     if len(row):
-        parts = weights[row, key][:, None] * v.reshape(-1, width)[where[row, key]]
+        parts = weights[row, key][:, None] * v.reshape(-1, width)[rows.own[row, key]]
         found[row[starts]] = np.add.reduceat(parts, starts, axis=0)
     return found
 
@@ -450,33 +444,6 @@ def _other(rows: Rows, place: At, part: str) -> Tensor:
     return getattr(place(rows), part)
 
 
-def keys_elsewhere(rows: Rows) -> Named:
-    """Keys and values of other places: of a sequence, a KV head and a key."""
-    spec = rows.problem.spec
-    batch, (count, kv) = spec.batch, spec.heads
-    places: Of = {
-        "of KV head h % G": lambda r: (r.b, r.h % kv, r.j),
-        "of sequence 0": lambda r: (0, r.g, r.j),
-        "of sequence p mod B of program p = b H + h": lambda r: (
-            (r.b * count + r.h) % batch, (r.b * count + r.h) // batch // spec.group, r.j,
-        ),
-        "of the key before": lambda r: (r.b, r.g, np.maximum(r.j - 1, 0)),
-    } | _of_sizes(
-        "of the block before (blocks of {})",
-        lambda r, n: (r.b, r.g, np.where(r.j >= n, r.j - n, r.j)),
-        _below(spec.keys),
-    )  # fmt: skip
-    for words, place in places.items():
-        address = partial(_address, place=place)
-        yield f"keys and values are those {words}", Change(keys=address, values=address)
-        yield f"values are those {words}", Change(values=address)
-        yield f"keys are those {words}", Change(keys=address)
-
-
-def _address(rows: Rows, place: At) -> Integers:
-    return np.asarray(rows.address(*place(rows)))
-
-
 def splits(rows: Rows) -> list[tuple[int, str]]:
     """Return sizes of splits, and what they are called."""
     keys, found = rows.problem.spec.keys, dict[int, str]()
@@ -648,12 +615,9 @@ def blocks_and_splits(rows: Rows) -> Named:
         fades = _of_sizes(words, partial(fading, is_sum=is_sum), _below(rows.problem.spec.keys))
         yield from _each("weights", fades)
     scale = rows.problem.spec.factor
-    shares: dict[str, Callable[[Array], Array]] = {
-        # of the log-sum-exps of splits: what is taken for them
+    shares: dict[str, Callable[[Array], Array]] = {  # what is taken for log-sum-exps of splits
         "log-sum-exps of splits are multiplied by the scale once more": lambda lse: lse * scale,
-        "splits without keys have the log-sum-exp 0": lambda lse: np.where(
-            np.isneginf(lse), 0.0, lse
-        ),
+        "splits without keys have the log-sum-exp 0": partial(np.nan_to_num, neginf=0.0),
     }
     for n, size in splits(rows):
         for words, share in shares.items():
@@ -668,6 +632,6 @@ def _added(rows: Rows, logits: Array, n: int) -> tuple[Array, Array]:
 
 
 FAMILIES: tuple[Callable[[Rows], Named], ...] = (
-    caps, memory, diagonals, windows, lengths, blocks_of_masks, keys_elsewhere, rows_elsewhere,
+    caps, memory, diagonals, windows, lengths, blocks_of_masks, rows_elsewhere,
     scores, biases, denominators, blocks_and_splits,
 )  # fmt: skip

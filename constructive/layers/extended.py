@@ -104,6 +104,11 @@ class ExtendedLayer(AttentionLayer):
     has leaves corrections out. They are kept as a read-only copy.
 
     Attributes:
+        query_weights: W_Q, and so on as for `AttentionLayer`
+        key_weights: W_K
+        value_weights: W_V, but for corrections
+        output_weights: W_O
+        readout_weights: W_D
         corrections: (k, H, d, d_v), float64; `W_V = value_weights + corrections.sum(axis=0)`,
             exactly
         precision: bits of the readout

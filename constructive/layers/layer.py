@@ -32,6 +32,7 @@ from constructive.layers.attention import Chunk, View, after_attention, examples
 from constructive.layers.projections import weights_of
 from constructive.support.arrays import (
     CHUNK_BYTES,
+    AnyArray,
     Array,
     Integers,
     Rebuilt,
@@ -53,8 +54,8 @@ FLOAT64_BITS = 53  # Bits of a float64, and so of a readout that is not a sum of
 class HeadShapes(Rebuilt):
     """The shapes of the weights of a layer, whatever their entries are."""
 
-    query_weights: npt.NDArray[Any]
-    key_weights: npt.NDArray[Any]
+    query_weights: AnyArray
+    key_weights: AnyArray
 
     @property
     def num_heads(self) -> int:
@@ -67,7 +68,7 @@ class HeadShapes(Rebuilt):
         return int(self.query_weights.shape[1])
 
     @property
-    def head_tensors(self) -> dict[str, npt.NDArray[Any]]:
+    def head_tensors(self) -> dict[str, AnyArray]:
         """What attention is made of, by the names which files give it."""
         return {"W_Q": self.query_weights, "W_K": self.key_weights}
 
@@ -92,7 +93,7 @@ def check_targets(dataset: ExampleShapes, target_dim: int) -> None:
         )
 
 
-def require_floats(tensors: Mapping[str, npt.NDArray[Any]]) -> None:
+def require_floats(tensors: Mapping[str, AnyArray]) -> None:
     """Raise ParameterError for dtypes but float32 or float64 alone, and what is not finite."""
     kinds = sorted({str(array.dtype) for array in tensors.values()})
     if kinds not in (["float32"], ["float64"]):

@@ -27,6 +27,7 @@ from constructive.layers.record import (
 )
 from constructive.support.arrays import (
     UNREADABLE,
+    AnyArray,
     Array,
     Integers,
     Rebuilt,
@@ -218,7 +219,7 @@ class Memorizer(Rebuilt, Shown):
 
     __call__ = predict
 
-    def predict_labels(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> npt.NDArray[Any]:
+    def predict_labels(self, contexts: npt.ArrayLike, queries: npt.ArrayLike) -> AnyArray:
         """Return the class of the largest output of each example: (T,), or one label.
 
         Every input gets the label of some class. What is proved of them, for the examples that

@@ -6,7 +6,7 @@ rounding. `recite.margins` bounds what programs round.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from constructive.exact.softmax import Floats
 from constructive.layers.attention import BLOCK_BYTES, CausalView, Rows, attend, flat
 from constructive.layers.layer import HeadShapes, require_floats
 from constructive.support.arrays import (
+    AnyArray,
     Array,
     Integers,
     finite_array,
@@ -293,7 +294,7 @@ def _picked(
     return at, lead
 
 
-def _integers(name: str, weights: npt.NDArray[Any]) -> Integers:
+def _integers(name: str, weights: AnyArray) -> Integers:
     """Weights as int64. Raises PrecisionError for entries that are not integers below 2^24."""
     whole = np.abs(weights) < EXACT
     whole &= weights == np.rint(np.where(whole, weights, 0))

@@ -3,16 +3,14 @@
 What is proposed here is not believed: the checker judges it.
 """
 
-from typing import Any
-
 import numpy as np
 
 from constructive import checker
-from constructive.certificates.certificate import DECODER_FORMAT
+from constructive.certificates.certificate import DECODER_FORMAT, Described
 from constructive.certificates.certify import ClaimFamily, describe_arrays
 from constructive.certificates.claims import rank
 from constructive.certificates.claims.kind import CertifyOptions, ClaimKind, Subject
-from constructive.certificates.claims.layers import Evidence, Proposed, claim_of
+from constructive.certificates.claims.layers import Proposed, claim_of
 from constructive.exact.directed import at_least
 from constructive.exact.softmax import Point, VanishingDenominatorError
 from constructive.layers import residues
@@ -22,7 +20,7 @@ from constructive.recite.decoder import Decoder
 from constructive.recite.margins import judged, model_of
 from constructive.support.arrays import Array, Integers
 from constructive.support.files import digest
-from constructive.support.verdict import Claim
+from constructive.support.verdict import Claim, Evidence
 
 Decoders = Subject[Decoder, Text]
 
@@ -113,7 +111,7 @@ DECODER_RANK, RECITES, DECODER_EXECUTED = DecoderRank(), Recites(), DecoderExecu
 # What a certificate says that it is about.
 
 
-def _describe(weights: Decoder, data: Text) -> tuple[dict[str, Any], dict[str, Any]]:
+def _describe(weights: Decoder, data: Text) -> tuple[Described, Described]:
     weights.require_same_tokens(data)
     about_text = {
         "texts": data.num_texts,

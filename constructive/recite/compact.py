@@ -1,10 +1,9 @@
 """Compact decoders: sign tokens, saturated heads, and a readout of short integers."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.recite.causal import EXACT, CausalLayer, Signs, picks
 from constructive.recite.compact_readout import Shortest, rounded, shortest
@@ -23,7 +22,7 @@ from constructive.recite.compact_tokens import (
 )
 from constructive.recite.corpus import Text
 from constructive.recite.decoder import Decoder, DecoderRecord
-from constructive.support.arrays import Array, Integers, row_chunks
+from constructive.support.arrays import AnyArray, Array, Integers, row_chunks
 from constructive.support.errors import (
     ParameterError,
     PrecisionError,
@@ -166,7 +165,7 @@ class _Solved(NamedTuple):
 
 def _solved(
     plan: CompactPlan,
-    rows: npt.NDArray[Any],
+    rows: AnyArray,
     cheap: Array,
     cells: list[Cells],
     *,

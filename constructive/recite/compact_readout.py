@@ -1,13 +1,12 @@
 """A readout of integers for one output: the shortest real one, rounded at the least spacing."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
 from constructive.recite.compact_tokens import Cells
-from constructive.support.arrays import Array, Booleans
+from constructive.support.arrays import AnyArray, Array, Booleans
 
 # The shortest readout with all outputs in their cells: block principal pivoting.
 #
@@ -155,13 +154,13 @@ _SPREAD = 0.2  # Errors of the nearest plane are about this, times sqrt(K)
 class Shortest(NamedTuple):
     """The shortest real readout of one output, in units of the spacing."""
 
-    rows: npt.NDArray[Any]  # Z, integers (R, K)
+    rows: AnyArray  # Z, integers (R, K)
     cells: Cells  # of the output
     entries: Array  # u (K,)
     solved: CellSolution  # how it was found
 
 
-def shortest(rows: npt.NDArray[Any], cheap: Array, cells: Cells) -> Shortest | None:
+def shortest(rows: AnyArray, cheap: Array, cells: Cells) -> Shortest | None:
     """Return the shortest readout; None where there is none, or pivoting does not end.
 
     rows: Z, integers (R, K)

@@ -1,4 +1,4 @@
-"""Rocq proves *rank* and *error*, or *impossible*, or *recites*, of stored numbers."""
+"""Rocq proves *rank*, *onto* and *error*, or *impossible*, or *recites*, of stored numbers."""
 
 import json
 import math
@@ -32,6 +32,7 @@ from constructive.rocq.definitions import (
 from constructive.rocq.theories import (
     ERROR,
     IMPOSSIBLE,
+    ONTO,
     RANK,
     RECITES,
     NotConfirmableError,
@@ -236,14 +237,14 @@ def confirm(
 ) -> Checked:
     """Have Rocq prove claims of stored weights, or *impossible* of all weights.
 
-    Of a layer it proves *rank* and *error*, of a decoder *recites*: those of these claims that are
-    PROVED in the certificate, as far as there are programs for these weights. The report names all
-    other claims of the certificate, and why they are not confirmed; they are not refused.
+    Of a layer it proves *rank*, *onto* and *error*, of a decoder *recites*: those of these claims
+    that are PROVED in the certificate, as far as there are programs for these weights. The report
+    names all other claims of the certificate, and why they are not confirmed; they are not refused.
 
     Files are written in which stored numbers are integers and powers of two; they are read back,
-    and every number compared with the stored one. Of the certificate only p, a, columns, epsilon
-    and the margin are taken, or H, J and vectors, and Rocq believes none of them. The theory is
-    copied from this package and compiled each time, in a temporary folder of its own.
+    and every number compared with the stored one. Of the certificate only p, a, columns, a zero
+    point, epsilon and the margin are taken, or H, J and vectors, and Rocq believes none of them.
+    The theory is copied from this package and compiled each time, in a temporary folder of its own.
     """
     loaded = Certificate.load(certificate)
     subject: list[Any] = [loaded]
@@ -255,7 +256,7 @@ def confirm(
         theories = (RECITES,)
         subject += [Decoder.load(weights), Text.load(data)]
     else:
-        theories = RANK, ERROR
+        theories = RANK, ONTO, ERROR
         subject += [Memorizer.load(weights), Dataset.open(data)]
     proved = [claim.name for claim in loaded.claims if claim.verdict is Verdict.PROVED]
     asked = [theory for theory in theories if theory.claim in proved] or theories[:1]

@@ -1,7 +1,7 @@
-"""The claims that Rocq proves of stored numbers: *rank* and *error*, *impossible*, and *recites*.
+"""The claims that Rocq proves of stored numbers: *rank*, *onto*, *error*, *impossible*, *recites*.
 
 Each is a `Theory`. Of a certificate only evidence is taken that Rocq need not believe: p, a and the
-columns of Z; epsilon; H, examples J and vectors; the margin.
+columns of Z; a zero point; epsilon; H, examples J and vectors; the margin.
 """
 
 import base64
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from constructive import checker
 from constructive.certificates.certificate import Certificate
 from constructive.data.dataset import Dataset, different_inputs, token_numbers
 from constructive.exact import modular
@@ -34,6 +35,7 @@ from constructive.rocq.definitions import (
 from constructive.support.arrays import Array, Integers, components
 from constructive.support.errors import ConstructiveError, FormatError, ParameterError
 from constructive.support.verdict import Verdict
+from constructive.theory.free_heads import Base
 
 Read = TypeVar("Read")
 
@@ -88,6 +90,7 @@ def _not_about(name: str, what: str, witness: object) -> ParameterError:
     )
 
 
+INPUT_ARRAYS = "contexts", "queries"
 # Of layers: contexts of all examples, also where one is shared; contexts and queries in R.
 _OF_EXAMPLES = """\
 Definition of_examples : arrays := mkseq (fun t => nth [::] contexts (t %% size contexts)) T.
@@ -148,11 +151,18 @@ def _rank_evidence(
     if not (fits and (np.diff(chosen) > 0).all() and chosen[-1] < layer.num_heads * layer.width):
         raise _not_about("rank", "these weights and data", (prime, value, len(chosen)))
     inverse = right_inverse(_cleared(layer, dataset, Point(prime, value)), chosen, prime)
-    marks = np.zeros((layer.num_heads, layer.width), dtype=bool)
+    return _of_rank(Point(prime, value), inverse, chosen, (layer.num_heads, layer.width))
+
+
+def _of_rank(
+    point: Point, inverse: Integers, chosen: Integers, shape: tuple[int, int]
+) -> dict[str, Any]:
+    """Return p, a, and a right inverse of chosen columns, of which each head has as many."""
+    marks = np.zeros(shape, dtype=bool)
     marks.reshape(-1)[chosen] = True
     ends = np.cumsum(marks.sum(axis=1))[:-1]
     parts = [[part.tolist() for part in np.split(x, ends)] for x in inverse.T]
-    numbers = {"modulus": prime, "order": prime - 1, "point": value}
+    numbers = {"modulus": point.prime, "order": point.prime - 1, "point": point.value}
     return {**numbers, "columns": marks.tolist(), "inverse": parts}
 
 
@@ -233,6 +243,151 @@ Proof. exact: check_attention_memorizes checked _ _ _. Qed.
 """,
     )
     + "Definition both := (rank_of_Z, memorizes_all_labels).\n",
+)
+
+
+# *onto*: for all targets some weights, by the rank of a derivative (Proposition 25.1).
+
+
+def _onto_confirmed(instance: FilledTheory) -> list[str]:
+    """Return in lines what Rocq has proved where it accepts the files."""
+    total, outputs, heads, inner = (instance.values[name] for name in ("T", "m", "H", "dh"))
+    return [
+        f"for all Y of T = {total} targets with d_out = {outputs} some weights of H = {heads} "
+        f"heads with d_h = {inner}",
+        "  and d_v = d_out return Y exactly on the stored examples, in real arithmetic",
+    ]
+
+
+def _onto_numbers(
+    certificate: Certificate, _memorizer: Memorizer, dataset: Dataset
+) -> StoredNumbers:
+    """Return the numbers that Rocq has to speak of: the data, and the sizes of heads.
+
+    Raises NotConfirmableError for contexts of different lengths.
+    """
+
+    def read(told: dict[str, Any]) -> tuple[int, int]:
+        return sum(told["groups"]), int(told["head_dim"])
+
+    heads, inner = _evidence_of(certificate, "onto", read, "certify --claims onto")
+    if dataset.lengths is not None:
+        raise NotConfirmableError(
+            "the claim onto is confirmed for contexts of one length",
+            witness=f"lengths from {dataset.lengths.min()} to {dataset.lengths.max()}",
+            suggestion="check without --rocq",
+        )
+    total, outputs = dataset.num_examples, dataset.target_dim
+    sizes = {"n": dataset.context_size, "d": dataset.width, "T": total, "m": outputs}
+    sizes |= {"H": heads, "dh": inner}
+    arrays = {"contexts": dataset.contexts_of(slice(None)), "queries": dataset.queries}
+    return StoredNumbers(arrays, sizes, (total * outputs) ** 2)
+
+
+def _onto_evidence(
+    known: StoredNumbers, certificate: Certificate, _memorizer: Memorizer, dataset: Dataset
+) -> dict[str, Any]:
+    """Return p, a, a zero point, marks of unit directions, and a right inverse modulo p.
+
+    Raises ParameterError for data of which the claim *onto* does not hold at this point.
+    """
+    sizes = known.sizes
+
+    def read(evidence: dict[str, Any]) -> tuple[Point, int, Base]:
+        query, key, readouts, groups = checker.zero_point(evidence, sizes["d"], sizes["m"])
+        point = Point(int(evidence["prime"]), int(evidence["value"]))
+        uniform = int(evidence["groups"][0]) if evidence["uniform"] else 0
+        return point, uniform, Base(query, key, readouts, groups)
+
+    point, uniform, base = _evidence_of(certificate, "onto", read, "certify --claims onto")
+    if not 1 < point.value < point.prime < modular.LARGEST_MODULUS:
+        raise _not_about("onto", "these data", point)
+    rows, squares = _unit_directions(base, dataset, point)
+    chosen = np.sort(modular.factor(rows, point.prime).columns)
+    if len(chosen) < len(rows):
+        raise _not_about("onto", "these data", (len(chosen), len(rows)))
+    # Rocq's rows are not divided by sums of powers.
+    inverse = right_inverse(rows, chosen, point.prime) * squares % point.prime
+    leaders = [group.stop - 1 for group in base.groups for _ in range(group.start, group.stop)]
+    return {
+        **_of_rank(point, inverse, chosen, (sizes["H"], rows.shape[1] // sizes["H"])),
+        "uniform": uniform,
+        "leaders": leaders,
+        "query_weights": base.query_weights,
+        "key_weights": base.key_weights,
+        "readouts": base.readouts,
+    }
+
+
+def _unit_directions(base: Base, dataset: Dataset, point: Point) -> tuple[Array, Integers]:
+    """Return the derivative of outputs in all entries of keys, queries and readouts, modulo p.
+
+    Entries of a head are together. Also returns for each row the inverse of what Rocq multiplies it
+    by: of the square of the product of all sums of powers.
+    """
+    prime, (heads, width, outputs) = point.prime, base.readouts.shape
+    units = modular.least_exponent(dataset.contexts), modular.least_exponent(dataset.queries)
+    arithmetic, view = Residues(point, *units), examples(dataset.contexts, dataset.queries)
+    query, key, readouts = (modular.residues(weights, prime) for weights in base[:3])
+    total = dataset.num_examples
+    rows = np.zeros((total, outputs, heads, 2 * width * query.shape[2] + width * outputs))
+    squares = np.ones((total, outputs), dtype=np.int64)
+    for chunk in attend(arithmetic, (base.query_weights, base.key_weights), view):
+        tokens = arithmetic.values(view.tokens[chunk.block.groups])[:, chunk.block.keys]
+        queries = modular.residues(view.queries[chunk.rows], prime, units[1])[:, np.newaxis]
+        for inverse in chunk.attention.inverses.T.astype(np.int64):
+            squares[chunk.rows] = squares[chunk.rows] * (inverse**2 % prime)[:, np.newaxis] % prime
+        inverses = chunk.attention.inverses[..., np.newaxis]
+        shares = modular.reduce(chunk.attention.numerators * inverses, prime)
+        averages = modular.reduce(chunk.representation.numerators * inverses, prime)
+        for head in range(heads):
+            average = averages[:, head, np.newaxis]
+            centred = modular.reduce(tokens - average, prime)
+            seen = modular.product(centred, readouts[head], prime)
+            seen = modular.reduce(seen * shares[:, head, :, np.newaxis], prime)
+            moved = modular.product(seen.transpose(0, 2, 1), centred, prime)  # rows (C U)_j
+            asked = modular.product(queries, query[head], prime)[:, :, np.newaxis]
+            keyed = modular.product(moved, key[head], prime)[:, :, np.newaxis]
+            parts = (
+                modular.reduce(moved[..., np.newaxis] * asked, prime),
+                modular.reduce(queries[..., np.newaxis] * keyed, prime),
+                average[..., np.newaxis] * np.eye(outputs)[:, np.newaxis],
+            )
+            flat = [part.reshape(*moved.shape[:2], -1) for part in parts]
+            rows[chunk.rows, :, head] = np.concatenate(flat, axis=2)
+    return rows.reshape(total * outputs, -1), squares.reshape(-1)
+
+
+ONTO = Theory(
+    name="checker/onto_checker",
+    claim="onto",
+    modules="Definitions attention_program attention_rank onto_program onto_checker",
+    definitions={
+        **dict.fromkeys(["modulus", "order", "point"], "int63"),
+        **dict.fromkeys(["n", "d", "dh", "T", "H", "m", "uniform"], "nat"),
+        **exponents([*INPUT_ARRAYS, "query_weights", "key_weights", "readouts"]),
+        "queries": "array",
+        **dict.fromkeys(["contexts", "query_weights", "key_weights", "readouts"], "arrays"),
+        "leaders": "numbers",
+        "columns": "masks",
+        "inverse": "inverses",
+    },
+    confirmed=_onto_confirmed,
+    known_of=_onto_numbers,
+    evidence_of=_onto_evidence,
+    conclusion="returns_all_targets",
+    tail=_OF_EXAMPLES
+    + theorems(
+        "Data",
+        """check_onto modulus order point n d dh T H m of_examples queries uniform leaders
+  query_weights key_weights readouts columns inverse""",
+        _IN_REALS
+        + """\
+Theorem returns_all_targets (dv : nat) (Y : 'M[R]_(T, m)) : (m <= dv)%N ->
+  exists L : layer R d H dh dv m, memorizes L E Q Y.
+Proof. exact: (check_onto_sound _ _ checked). Qed.
+""",
+    ),
 )
 
 
@@ -365,7 +520,6 @@ Proof. exact: (check_error_sound R checked). Qed.
 
 # *impossible*: stored data hold fewer inputs than they are (Theorem 8).
 
-INPUT_ARRAYS = "contexts", "queries"
 MODULUS = (1 << 31) - 1  # Of fingerprints, which tell inputs apart
 _ATTEMPTS = 32
 

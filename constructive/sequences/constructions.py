@@ -11,13 +11,12 @@ from math import lcm, prod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.sequences import dictionary
 from constructive.sequences.dictionary import RAMP, SATURATING, Comparison
 from constructive.sequences.examples import SequenceDataset
 from constructive.sequences.network import Affine, Column, Program, ProgramStep
-from constructive.support.arrays import Integers
+from constructive.support.arrays import AnyArray, Integers
 from constructive.support.errors import PrecisionError
 
 TRIES = 32  # Random choices of one size before a larger one is tried
@@ -70,7 +69,7 @@ def project(examples: SequenceDataset, rng: np.random.Generator) -> Projection:
 
 
 def smallest_modulus(
-    values: npt.NDArray[Any],
+    values: AnyArray,
     size: int,
     suits: Callable[[Integers], bool],
     rng: np.random.Generator,

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.sequences.storage import decoded, encoded, number, written
-from constructive.support.arrays import Integers, Rebuilt, private
+from constructive.support.arrays import AnyArray, Integers, Rebuilt, private
 from constructive.support.errors import DataError, require_known, shown
 from constructive.support.files import Json, JsonFile
 
@@ -60,7 +60,7 @@ def numbered(listed: list[list[Any]]) -> tuple[tuple[Hashable, ...], Integers]:
     return tuple(places), np.array(rows, dtype=np.int64)
 
 
-def exact_vectors(tokens: tuple[Hashable, ...]) -> npt.NDArray[Any] | None:
+def exact_vectors(tokens: tuple[Hashable, ...]) -> AnyArray | None:
     """Return tokens as integers and Fractions (V, d), or None if some are not numbers."""
     vectors = [token if isinstance(token, tuple) else (token,) for token in tokens]
     if any(not isinstance(x, Real) for vector in vectors for x in vector):
@@ -78,7 +78,7 @@ def exact_vectors(tokens: tuple[Hashable, ...]) -> npt.NDArray[Any] | None:
 
 def known_vectors(
     tokens: tuple[Hashable, ...], symbols: tuple[Hashable, ...] | None, width: int
-) -> npt.NDArray[Any]:
+) -> AnyArray:
     """Return different tokens as a network reads them (V, d), or places of symbols (V, 1)."""
     if symbols is not None:
         known = {symbol: place for place, symbol in enumerate(symbols)}
@@ -210,7 +210,7 @@ class SequenceDataset(Rebuilt, JsonFile):
     FORMAT = "constructive sequences 1"
 
     task: Task
-    tokens: npt.NDArray[Any]
+    tokens: AnyArray
     ids: Integers
     symbols: tuple[Hashable, ...] | None
     labels: Integers

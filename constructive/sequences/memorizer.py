@@ -197,7 +197,7 @@ class SequenceMemorizer(JsonFile, Shown):
             DataError: for other tokens, and for sequences of another length
         """
         columns, ids = self.encode(sequences)
-        return self.labelled(self.outputs(columns, ids), len(ids))
+        return self.labeled(self.outputs(columns, ids), len(ids))
 
     def encode(self, sequences: Sequence[Any]) -> tuple[list[Column], Integers]:
         """Encode tokens as the network reads them: columns (V,) for entries, and indices (N, n).
@@ -242,7 +242,7 @@ class SequenceMemorizer(JsonFile, Shown):
         chosen = slice(None if self._every else -1, None)
         return self.classifier([column[:, chosen].reshape(-1) for column in stream])[0]
 
-    def labelled(self, outputs: Column, count: int) -> list[Any]:
+    def labeled(self, outputs: Column, count: int) -> list[Any]:
         """Return outputs of `count` sequences as labels; None where one stands for no class."""
         found: list[Any] = outputs.tolist()
         if self.classes is not None:

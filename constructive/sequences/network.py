@@ -13,17 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from fractions import Fraction
 from itertools import chain, pairwise
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from constructive.sequences.storage import Number, number, written
-from constructive.support.arrays import Integers
+from constructive.support.arrays import AnyArray, Integers
 from constructive.support.errors import ParameterError, shown
 from constructive.support.files import Json
 
-Column = npt.NDArray[Any]  # One quantity for all examples (N,): objects, integers or Fractions
+Column = AnyArray  # One quantity for all examples (N,): objects, integers or Fractions
 
 
 @dataclass(frozen=True)

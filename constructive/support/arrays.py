@@ -13,6 +13,7 @@ Array = npt.NDArray[np.floating[Any]]
 Single = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
+AnyArray: TypeAlias = npt.NDArray[Any]
 Tensor: TypeAlias = Any  # an array or tensor of numpy, torch, jax or another library
 
 # Default size of temporary arrays: large enough for BLAS, small enough to stay in a cache.
@@ -34,7 +35,7 @@ def row_chunks(total: int, bytes_per_row: int, chunk_bytes: int = CHUNK_BYTES) -
         yield slice(start, min(start + step, total))
 
 
-def as_array(values: object) -> npt.NDArray[Any]:
+def as_array(values: object) -> AnyArray:
     """Read numbers as numpy does, also tensors with gradients and arrays of other libraries.
 
     Tensors are read as they are now, from wherever they lie; gradients do not flow through it.
@@ -54,9 +55,7 @@ def as_array(values: object) -> npt.NDArray[Any]:
     return array.astype(np.float32) if array.dtype.name.startswith(_SHORT) else array
 
 
-def readable_array(
-    name: str, values: object, suggestion: str, witness: object = None
-) -> npt.NDArray[Any]:
+def readable_array(name: str, values: object, suggestion: str, witness: object = None) -> AnyArray:
     """Return `as_array` of values, or raise DataError with their name."""
     try:
         return as_array(values)
@@ -65,7 +64,7 @@ def readable_array(
         raise DataError(problem, witness=witness, suggestion=suggestion) from error
 
 
-def private(name: str, values: object) -> npt.NDArray[Any]:
+def private(name: str, values: object) -> AnyArray:
     """Return a read-only copy as an array; also of what only looks like one, such as a tensor."""
     try:
         # Not np.array(values): what converts itself may say that it made a copy, and did not.
@@ -97,7 +96,7 @@ def float_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
     return kind
 
 
-def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def frozen(array: AnyArray) -> AnyArray:
     """Return a read-only view of an array that nobody else holds, and of its bases.
 
     numpy makes no view writable whose base is not; so the view can be handed out.

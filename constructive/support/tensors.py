@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load as deserialize
 from safetensors.numpy import save
 
-from constructive.support.arrays import Array
+from constructive.support.arrays import AnyArray, Array
 from constructive.support.files import reading
 
 # The SHA-256 of arrays, as certificates have it.
@@ -28,12 +27,12 @@ class Fingerprint:
         """Begin with an array, whose blocks come next."""
         self._hashed.update(f"{name} {dtype.newbyteorder('<').str} {list(shape)}\n".encode())
 
-    def block(self, array: npt.NDArray[Any]) -> None:
+    def block(self, array: AnyArray) -> None:
         """Add entries, of the dtype that was named."""
         little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         self._hashed.update(little.data)
 
-    def add(self, name: str, array: npt.NDArray[Any]) -> None:
+    def add(self, name: str, array: AnyArray) -> None:
         """Add a whole array."""
         self.begin(name, array.dtype, array.shape)
         self.block(array)
@@ -43,7 +42,7 @@ class Fingerprint:
         return self._hashed.digest()
 
 
-def fingerprint(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+def fingerprint(arrays: Mapping[str, AnyArray]) -> bytes:
     """Return the `Fingerprint` of whole arrays, by their names in files."""
     hashed = Fingerprint()
     for name, array in arrays.items():

@@ -47,6 +47,9 @@ class Verdict(enum.Enum):
         return cls.PROVED
 
 
+Evidence = dict[str, Any]  # What a checker needs, as JSON values
+
+
 @dataclass(frozen=True)
 class Claim:
     """One statement about stored numbers, and what is known of it.
@@ -68,7 +71,7 @@ class Claim:
     verdict: Verdict
     detail: str
     witness: Any = None
-    evidence: dict[str, Any] = field(default_factory=dict)
+    evidence: Evidence = field(default_factory=dict)
 
     @property
     def proved(self) -> bool:

@@ -17,22 +17,22 @@ are spanned by tokens, delta by differences of tokens of one context, and q by q
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import accumulate, pairwise
 from math import comb
+from typing import NamedTuple
 
 import numpy as np
 
+from constructive import checker
 from constructive.data.dataset import Dataset, different_inputs
-from constructive.data.shapes import require_examples
+from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.exact import dyadic, modular
-from constructive.exact.softmax import Point, Quotients, Residues, VanishingDenominatorError
-from constructive.layers.attention import Chunk, after_attention, examples
+from constructive.exact.softmax import VanishingDenominatorError
 from constructive.support import tables
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import ParameterError, in_three_parts, require_positive
-from constructive.support.work import one_blas_thread, report
+from constructive.support.work import one_blas_thread, report, workers
 from constructive.theory.bounds import MOST, saturated_capacity, sized_spans
 from constructive.theory.capacity import dependent_rows, fixed_capacity, spans_of
 
@@ -46,6 +46,7 @@ class Dimensions:
     tokens: int  # k
     differences: int  # delta, of tokens of one context
     queries: int  # q
+    of_one: int  # differences of the tokens of one example, at most
     # whether all examples share one context: then outputs at uniform attention are linear in the
     # query, so that it holds d + 1 examples at most
     one_context: bool = False
@@ -54,7 +55,13 @@ class Dimensions:
     def of_sizes(cls, context_size: int, width: int, *, shared_context: bool) -> "Dimensions":
         """Return those of generic contexts of n tokens of d entries."""
         tokens, differences = sized_spans(context_size, width, shared_context=shared_context)
-        return cls(tokens, differences, width, shared_context)
+        return cls(tokens, differences, width, min(context_size - 1, width), shared_context)
+
+    @classmethod
+    def of_shapes(cls, shapes: ExampleShapes) -> "Dimensions":
+        """Return those of generic data of the same shapes."""
+        shared = shapes.shared_context
+        return cls.of_sizes(shapes.context_size, shapes.width, shared_context=shared)
 
     @classmethod
     def of_data(cls, dataset: Dataset) -> "Dimensions":
@@ -62,7 +69,18 @@ class Dimensions:
         contexts = dataset.filled.contexts
         shared = dataset.shared_context
         spans = spans_of(contexts[np.newaxis] if shared else contexts)
-        return cls(spans.tokens, spans.differences, dyadic.rank(dataset.queries), shared)
+        of_one = min(dataset.context_size - 1, spans.differences)
+        queries = dyadic.rank(dataset.queries)
+        return cls(spans.tokens, spans.differences, queries, of_one, shared)
+
+    def fixed(self, num_heads: int) -> int:
+        """Return how many examples fixed heads memorize: the rank in readouts, for one output."""
+        return self.tokens + (num_heads - 1) * self.differences
+
+    def moved(self, num_heads: int, head_dim: int) -> int:
+        """Return a bound of the rank in W_Q and W_K, at all weights."""
+        r = min(head_dim, self.differences, self.queries)
+        return num_heads * r * (self.differences + self.queries - r)
 
 
 def uniform_rank(num_heads: int, head_dim: int, data: Dimensions) -> int:
@@ -93,6 +111,12 @@ class ZeroPoint:
     uniform: int  # so many heads have uniform attention
     equal: tuple[int, ...]  # so many heads share one attention matrix, group by group
     rank: int
+
+    @property
+    def groups(self) -> tuple[slice, ...]:
+        """The heads of each group; those with uniform attention are the first one."""
+        sizes = ((self.uniform,) if self.uniform else ()) + self.equal
+        return tuple(slice(*ends) for ends in pairwise([0, *accumulate(sizes)]))
 
     def __str__(self) -> str:
         sizes = sorted({size for size in self.equal if size > 1}, reverse=True)
@@ -148,50 +172,43 @@ def _equal_groups(num_heads: int, head_dim: int, data: Dimensions) -> tuple[int,
     return (size + 1,) * larger + (size,) * (groups - larger)
 
 
-def most_examples(num_heads: int, head_dim: int, data: Dimensions, *, each: int, m: int = 1) -> int:
-    """Return the largest T with T m <= c_1: almost no targets of more can be reached (Theorem 36).
-
-    each: the dimension of differences of the tokens of one example
-    """
-    delta, q = data.differences, data.queries
-    r, fixed = min(head_dim, delta, q), data.tokens + (num_heads - 1) * delta
-    most = num_heads * r * (delta + q - r) // m + fixed
-    missing = m - num_heads * each  # entries of an output that attention does not move
+def most_examples(num_heads: int, head_dim: int, data: Dimensions, *, m: int = 1) -> int:
+    """Return the largest T with T m <= c_1: almost no targets of more are reached (Theorem 36)."""
+    fixed = data.fixed(num_heads)
+    most = data.moved(num_heads, head_dim) // m + fixed
+    missing = m - num_heads * data.of_one  # entries of an output that attention does not move
     return min(most, m * fixed // missing) if missing > 0 else most
 
 
-def measured_examples(
-    num_heads: int, head_dim: int, data: Dimensions, *, each: int, m: int = 1
-) -> int:
+def measured_examples(num_heads: int, head_dim: int, data: Dimensions, *, m: int = 1) -> int:
     """Return how many examples the best zero point memorizes, for the plan of a construction.
 
     For one output that is Theorem 34 or 35. For several ones heads may be divided among them, which
     is proved; or it is what equal heads reached in all 700 shapes that were measured, which is not.
     """
     divided = zero_point(num_heads // m, head_dim, data).rank if num_heads >= m else 0
-    delta, q, others = data.differences, data.queries, num_heads - 1
+    delta, others = data.differences, num_heads - 1
     if m == 1 or m > others * delta:
         return max(divided, data.tokens)
-    r = min(head_dim, delta, q)
-    rank = min(others * r * (delta + q - r), m * equal_rank(delta + 1, head_dim, data))
-    most, missing = rank // m + data.tokens, m - others * each
+    rank = min(data.moved(others, head_dim), m * equal_rank(delta + 1, head_dim, data))
+    most, missing = rank // m + data.tokens, m - others * data.of_one
     together = min(most, m * data.tokens // missing) if missing > 0 else most
     return max(divided, together)
 
 
-def heads_at_load(
-    num_examples: int, head_dim: int, data: Dimensions, *, each: int, m: int = 1, load: float = 0.8
-) -> int | None:
-    """Return the fewest heads of which `num_examples` fill the given part of the room, or None.
+_LOAD = 0.8  # Of the number of examples that fit: beyond it heads become ill-conditioned
 
-    Heads beyond that part become ill-conditioned. None: equal tokens in each context, which no
-    heads tell apart.
+
+def heads_at_load(num_examples: int, head_dim: int, data: Dimensions, *, m: int = 1) -> int | None:
+    """Return the fewest heads that so many examples fill by four fifths, or None.
+
+    None: equal tokens in each context, which no heads tell apart.
     """
     if not data.differences:
         return 1 if num_examples <= data.tokens else None
 
     def enough(heads: int) -> bool:
-        return load * measured_examples(heads, head_dim, data, each=each, m=m) >= num_examples
+        return _LOAD * measured_examples(heads, head_dim, data, m=m) >= num_examples
 
     most = 1
     while not enough(most):
@@ -199,26 +216,15 @@ def heads_at_load(
     return 1 + bisect_left(range(1, most), 1, key=enough)
 
 
-# The rank at given weights and data, modulo a prime. One head of each group is attended with.
-#
-# Row (t, j) of the derivative of output j of example t has the blocks, for each head h with the
-# attention of its group, average g and covariance C of the tokens,
-#
-#     keys      (C U_h)_j x Q_h^T e        queries   (K_h^T C U_h)_j x e        readouts   g at j
-#
-# which is never formed. It is multiplied by random product vectors, so that each column costs two
-# products of vectors with d entries: what is left has as many columns as rows. A rank that is found
-# is a lower bound whatever these vectors are. Tokens are divided by one power of two, and queries
-# by another, so that blocks are multiplied by powers of two.
+# The rank at given weights and data, modulo a prime: the checker multiplies the derivative by
+# random vectors, so that it has as many columns as rows. A rank that is found is a lower bound.
 
 
 _LARGEST_WEIGHT = 1 << 20
 _POINTS = 20  # that are tried while a denominator of softmax vanishes
-_CHUNK_BYTES = 1 << 26  # of temporary arrays: random vectors are drawn again for each chunk
 
 
-@dataclass(frozen=True, eq=False)
-class Base:
+class Base(NamedTuple):
     """Integer weights at which the derivative is taken, as floats; groups share an attention."""
 
     query_weights: Array  # (H, d, d_h)
@@ -226,19 +232,13 @@ class Base:
     readouts: Array  # (H, d, m), of sum zero in each group where outputs are zero
     groups: tuple[slice, ...]  # of heads
 
-    @cached_property
-    def columns(self) -> int:
-        """The number of entries of all weights, the readouts of a group counted once."""
-        outputs = len(self.groups) * int(self.readouts[0].size)
-        return int(self.query_weights.size + self.key_weights.size) + outputs
-
 
 def draw_zero_point(
     point: ZeroPoint, width: int, head_dim: int, outputs: int, rng: np.random.Generator
 ) -> Base:
     """Draw integer weights of such groups, whose outputs are zero."""
-    sizes = ((point.uniform,) if point.uniform else ()) + point.equal
-    base = draw_weights(sum(sizes), width, head_dim, outputs, rng, sizes)
+    heads = point.uniform + sum(point.equal)
+    base = draw_weights(heads, width, head_dim, outputs, rng)._replace(groups=point.groups)
     for group in base.groups:
         others = base.readouts[group][:-1].sum(axis=0)
         base.readouts[group.stop - 1] = -others
@@ -251,19 +251,12 @@ def draw_zero_point(
 
 
 def draw_weights(
-    num_heads: int,
-    width: int,
-    head_dim: int,
-    outputs: int,
-    rng: np.random.Generator,
-    sizes: tuple[int, ...] = (),
+    num_heads: int, width: int, head_dim: int, outputs: int, rng: np.random.Generator
 ) -> Base:
-    """Draw integer weights of heads, each of which is a group of its own by default."""
+    """Draw integer weights of heads, each of which is a group of its own."""
     query, key = rng.integers(1, _LARGEST_WEIGHT, (2, num_heads, width, head_dim)).astype(float)
     readouts = rng.integers(1, _LARGEST_WEIGHT, (num_heads, width, outputs)).astype(float)
-    stops = np.cumsum(sizes or (1,) * num_heads).tolist()
-    groups = tuple(slice(*ends) for ends in zip([0, *stops[:-1]], stops, strict=True))
-    return Base(query, key, readouts, groups)
+    return Base(query, key, readouts, tuple(slice(h, h + 1) for h in range(num_heads)))
 
 
 def factors_at(base: Base, dataset: Dataset, rng: np.random.Generator) -> modular.Factors:
@@ -272,77 +265,15 @@ def factors_at(base: Base, dataset: Dataset, rng: np.random.Generator) -> modula
     Rows are (t, j), example after example. It takes one array of (T m)^2 numbers.
     """
     prime = next(modular.safe_primes())
+    about = checker.layer({}, dataset.arrays, jobs=workers(), tell=report)
     for _ in range(_POINTS):
-        point = Point(prime, int(rng.integers(2, prime - 1)))
+        point = prime, int(rng.integers(2, prime - 1))
         try:
-            rows = _compressed(base, dataset, point, rng)
-        except VanishingDenominatorError:
+            rows = checker.derivative(base, about.data, point, report)
+        except ValueError:  # a denominator of softmax vanishes at this point
             continue
         return modular.factor(rows, prime, overwrite=True)
     raise VanishingDenominatorError
-
-
-def _compressed(base: Base, dataset: Dataset, point: Point, rng: np.random.Generator) -> Array:
-    """Return the derivative times random vectors, as residues: (T m, N)."""
-    prime, (heads, width, outputs) = point.prime, base.readouts.shape
-    view = examples(dataset.contexts, dataset.queries)
-    units = modular.least_exponent(view.tokens), modular.least_exponent(view.queries)
-    arithmetic = Residues(point, *units)
-    firsts = [group.start for group in base.groups]
-    total = dataset.num_examples * outputs
-    count = min(total, base.columns)
-    out = np.zeros((dataset.num_examples, outputs, count))
-    query, key, readouts = (
-        modular.residues(weights, prime, 0)
-        for weights in (base.query_weights, base.key_weights, base.readouts)
-    )
-    seeds = [int(rng.integers(1 << 62)) for _ in range(heads)]
-
-    def mixtures(head: int) -> Iterator[Array]:
-        """Random vectors for the blocks of a head, the same for each chunk of examples."""
-        drawn = np.random.default_rng(seeds[head])
-        for length in (width, query.shape[2], query.shape[2], width, outputs * width):
-            yield modular.random_residues(drawn, (length, count), prime)
-
-    def times(left: Array, right: Array) -> Array:
-        return modular.product(left, right, prime)
-
-    def fill(chunk: Chunk[Quotients]) -> None:
-        block, rows = chunk.block, chunk.rows
-        attention = modular.reduce(
-            chunk.attention.numerators * chunk.attention.inverses[..., np.newaxis], prime
-        )
-        averages = modular.reduce(
-            chunk.representation.numerators * chunk.attention.inverses[..., np.newaxis], prime
-        )
-        tokens = arithmetic.values(view.tokens[block.groups])[:, block.keys]
-        queries = modular.residues(view.queries[rows], prime, units[1])[:, np.newaxis]
-        for index, group in enumerate(base.groups):
-            weights, average = attention[:, index, :, np.newaxis], averages[:, index]
-            for head in range(group.start, group.stop):
-                left, right, other_left, other_right, of_average = mixtures(head)
-                seen = modular.reduce(weights * times(tokens, readouts[head]), prime)
-                covariances = times(seen.transpose(0, 2, 1), tokens)
-                means = times(average, readouts[head])[..., np.newaxis]
-                covariances -= modular.reduce(means * average[:, np.newaxis], prime)
-                modular.reduce(covariances, prime)
-                found = times(covariances, left) * times(times(queries, query[head]), right)
-                out[rows] += modular.reduce(found, prime)
-                found = times(times(covariances, key[head]), other_left) * times(
-                    queries, other_right
-                )
-                out[rows] += modular.reduce(found, prime)
-                if head == group.start:
-                    parts = of_average.reshape(outputs, width, count)
-                    out[rows] += times(average, parts).transpose(1, 0, 2)
-            modular.reduce(out[rows], prime)
-
-    weights = base.query_weights[firsts], base.key_weights[firsts]
-    ours, all_of_row = len(firsts) * (2 * width + view.tokens.shape[1]), 4 * outputs * count
-    share = _CHUNK_BYTES * ours // (ours + all_of_row)  # of a chunk's memory, for attention
-    for _ in after_attention(fill, arithmetic, weights, view, chunk_bytes=share):
-        pass
-    return out.reshape(total, count)
 
 
 # Both bounds for given data.
@@ -356,9 +287,9 @@ class CapacityBounds:
     """Bounds of how many examples some heads memorize, each with its reason.
 
     Attributes:
-        at_least: so many are memorized with any targets
+        at_least: some so many examples are memorized with any targets
         why_at_least: by which weights or theorem
-        at_most: more are not
+        at_most: of no more examples, whichever they are, that can be said
         why_at_most: by which theorem
         blamed: of a dataset, the examples J that give the upper bound; None for sizes
     """
@@ -388,6 +319,10 @@ def free_capacity(
     memorize, which free heads do, too
     """
     total, m = len(different), dataset.target_dim
+    if fixed == total:  # nothing is left to find, and with many outputs the search takes minutes
+        return CapacityBounds(
+            total, "fixed heads", total, f"{total} different examples", different[:0]
+        )
     dataset = dataset.take(different)
     report("zero point", 0, 1)
     data = Dimensions.of_data(dataset)
@@ -443,13 +378,15 @@ def _most_of(
         return none
     part = dataset.take(chosen)
     data = Dimensions.of_data(part)
-    delta, q = data.differences, data.queries
-    r, fixed = min(head_dim, delta, q), data.tokens + (num_heads - 1) * delta
+    delta = data.differences
     lengths = np.full(size, dataset.context_size) if part.lengths is None else part.lengths
     moved = int(np.minimum(m, num_heads * np.minimum(lengths - 1, delta)).sum())
-    inner = min(num_heads * r * (delta + q - r), moved)
-    bound = ((total - size) * m + inner + m * fixed) // m
-    why = f"c_1 of {size} examples with k = {data.tokens}, delta = {delta}, q = {q} (Theorem 36)"
+    inner = min(data.moved(num_heads, head_dim), moved)
+    bound = total - size + inner // m + data.fixed(num_heads)
+    why = (
+        f"c_1 of {size} examples with k = {data.tokens}, delta = {delta}, q = {data.queries} "
+        "(Theorem 36)"
+    )
     return (bound, why, chosen) if bound < total else none
 
 
@@ -544,7 +481,7 @@ def capacity(
         raise ParameterError(
             "neither a dataset nor its sizes are given",
             witness=dataset,
-            suggestion="capacity(dataset, ...), or context_size= and width=",
+            suggestion="a dataset, or context_size= and width=",
         )
     require_positive(context_size=context_size, width=width)
     if num_heads > MOST:
@@ -554,11 +491,10 @@ def capacity(
             suggestion=f"num_heads={MOST:,} or fewer",
         )
     data = Dimensions.of_sizes(context_size, width, shared_context=shared_context)
-    fixed = data.tokens + (num_heads - 1) * data.differences
+    fixed = data.fixed(num_heads)
     by_theorem = "c(E; H) = k + (H - 1) delta (Theorems 8 and 9)"
-    at_least, reason = _by_theorems(num_heads, head_dim, data, context_size, target_dim)
-    each = min(context_size - 1, width)
-    at_most = most_examples(num_heads, head_dim, data, each=each, m=target_dim)
+    at_least, reason = _by_theorems(num_heads, head_dim, data, target_dim)
+    at_most = most_examples(num_heads, head_dim, data, m=target_dim)
     kind = "one shared context" if shared_context else "own contexts"
     return Capacity(
         f"H = {num_heads}, d_h = {head_dim}: generic data, {kind}, n = {context_size}, d = {width}",
@@ -568,16 +504,13 @@ def capacity(
     )
 
 
-def _by_theorems(
-    num_heads: int, head_dim: int, data: Dimensions, context_size: int, m: int
-) -> tuple[int, str]:
+def _by_theorems(num_heads: int, head_dim: int, data: Dimensions, m: int) -> tuple[int, str]:
     """Return how many examples of generic data free heads memorize, and by which theorem."""
     point = zero_point(num_heads, head_dim, data)
     if m == 1:
         theorem = "34" if point.uniform == num_heads else "35"
         return point.rank, f"{point} (Theorem {'38' if data.one_context else theorem})"
-    fixed = data.tokens + (num_heads - 1) * data.differences
-    ways = [(fixed, "fixed heads (Theorem 9)")]
+    ways = [(data.fixed(num_heads), "fixed heads (Theorem 9)")]
     if num_heads >= m:
         point = zero_point(num_heads // m, head_dim, data)
         ways.append((point.rank, f"{point} for each output (Theorem 40 (c))"))
@@ -586,7 +519,7 @@ def _by_theorems(
     if num_heads * head_dim <= width == data.queries and not data.one_context:
         for p in range(1, min(num_heads - 1, m) + 1):
             rho, rest = divmod(m, p)
-            if not rest and rho <= min(context_size - 1, width):
+            if not rest and rho <= data.of_one:
                 found = num_heads * head_dim * (width // rho) // p
                 ways.append((found, "uniform attention (Theorem 40 (b))"))
     return max(ways)

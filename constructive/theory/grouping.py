@@ -20,7 +20,6 @@ show a dependence, if there is one over the rational numbers.
 
 from collections.abc import Iterable
 from itertools import accumulate, pairwise
-from typing import Any
 
 import numpy as np
 
@@ -28,11 +27,10 @@ from constructive import checker
 from constructive.data.dataset import Dataset
 from constructive.exact import dyadic, modular
 from constructive.support.errors import require_positive
-from constructive.support.verdict import Claim, Verdict, pack
+from constructive.support.verdict import Claim, Evidence, Verdict, pack
 from constructive.support.work import report, workers
 
 Groups = tuple[tuple[int, int], ...]  # Groups (start, stop) of examples
-Evidence = dict[str, Any]
 
 
 def group_sizes(num_examples: int, num_heads: int) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ From Memorization Require Import layer_checker attention_program attention_rank.
 From Memorization Require Import upper_bound_program upper_bound.
 From Memorization Require Import decoders recites_program recites_checker.
 From Memorization Require Import error_checker_program error_checker.
+From Memorization Require Import onto_program onto_checker.
 
 Set Printing Width 100.
 Import GRing.Theory.
@@ -141,6 +142,7 @@ Check check_upper_bound_different.
 Check check_upper_bound_rank.
 Check check_upper_bound_sound.
 Check check_error_sound.
+Check @check_onto_sound.
 Definition of_stored_numbers := (@check_attention_sound, @check_upper_bound_different,
-  @check_upper_bound_rank, @check_upper_bound_sound, @check_error_sound).
+  @check_upper_bound_rank, @check_upper_bound_sound, @check_error_sound, @check_onto_sound).
 Print Assumptions of_stored_numbers.

@@ -180,7 +180,13 @@ def out_of_reach():
 
 def tangent():
     data = drawn(generators.gaussian, num_examples=20, width=6)
-    return of_layer(data, "error", "onto", "near", construction="tangent", head_dim=3)
+    kind = of_layer(data, "error", "onto", "near", construction="tangent", head_dim=3)
+    equal = np.repeat(data.contexts[:, :1], 3, axis=1)  # outputs are linear in one token
+    twice = data.take([0, 0, *range(2, 20)])
+    flat, conflict = (equal, data.queries), (twice.contexts, twice.queries)
+    for name, inputs in {"onto": flat, "near": conflict}.items():
+        kind.spoil[name] = kind.weights, Dataset(*inputs, data.targets)
+    return kind
 
 
 KINDS = {

@@ -101,7 +101,7 @@ def stored(data, heads, head_dim, rng):
 def proposed(data, heads, head_dim, seed=0):
     rng = np.random.default_rng(seed)
     weights = stored(data, heads, head_dim, rng)
-    subject = Subject(weights, data, CertifyOptions(), (proposals.ONTO,), b"", rng)
+    subject = Subject(weights, data, CertifyOptions(), b"", rng)
     return proposals.ONTO.propose(subject), checker.layer({}, data.arrays)
 
 
@@ -138,7 +138,7 @@ def test_onto_is_what_exact_ranks_say(count):
         evidence, about = proposed(data, heads, head_dim, seed)
         found = checker.verify("onto", evidence, about)
         rank = rank_of_derivative(data, *base_of(evidence, data))
-        assert (found.verdict == "PROVED") == (rank == total * outputs), seed
+        assert (found.verdict == "PROVED") == (rank == len(data.distinct()) * outputs), seed
         seen.add(found.verdict)
     assert seen == {"PROVED", "UNDECIDED"}
 
@@ -149,8 +149,7 @@ def more_than_weights_reach(seed):
     rng = np.random.default_rng([2, seed])
     size = int(rng.integers(2, 6))
     dims = Dimensions.of_sizes(size, width, shared_context=False)
-    each = min(size - 1, width)
-    total = most_examples(heads, head_dim, dims, each=each, m=outputs) + 1
+    total = most_examples(heads, head_dim, dims, m=outputs) + 1
     shape = (total, size, width), (total, width), (total, outputs)
     return Dataset(*map(rng.standard_normal, shape)), heads, head_dim
 
@@ -273,7 +272,7 @@ def test_an_exact_solution_is_as_near_as_is_said():
     layer = AttentionLayer(**{**vars(built.layer), "key_weights": moved})
     about = checker.layer(layer.tensors, data.arrays)
     unit, blocks = 2.0**6, 6
-    distance, _ = next(checker.distances(about, unit, 3 * 6 + blocks * 18))
+    distance, _ = next(checker.distances(about, unit, blocks))
     step = newton(layer, data, unit)
     assert step <= distance < 1000 * step
     for bound, verdict in ((2 * distance, "PROVED"), (distance / 2, "UNDECIDED")):
@@ -318,6 +317,57 @@ def test_one_input_in_other_words_is_counted_once():
     rows = np.array([[5, 3, 5, 3], [3, 5, 3, 3], [3, 3, 5, 5], [3, 5, 5, 5]])
     found = capacity.shares(rows, [4, 2, 4, 4]).tolist()
     assert found == [[3, 5, -1, -1]] * 3 + [[3, 5, 5, 5]]
+
+
+def repeated():
+    """Some inputs twice, in another order of tokens, or with each token twice; one output zero."""
+    rng = np.random.default_rng(0)
+    contexts = list(rng.standard_normal((30, 4, 8)))
+    contexts += [contexts[0][::-1], np.repeat(contexts[1], 2, axis=0), contexts[2]]
+    queries, targets = rng.standard_normal((30, 8)), rng.standard_normal((30, 2)) * [1.0, 0.0]
+    again = [*range(30), 0, 1, 2]
+    return Dataset(contexts, queries[again], targets[again])
+
+
+def test_equal_examples_count_once():
+    data = repeated()
+    built = build_memorizer(data, num_heads=4, head_dim=4, construction="tangent")
+    certificate = certify(built, data)
+    assert certificate.proved
+    assert check(certificate, built, data).proved
+    assert "for all Y of T = 30 targets" in certificate["onto"].statement
+    targets = data.targets.copy()
+    targets[30] += 1.0  # of the first input, too
+    other = data.arrays | {"targets": targets}
+    about, near = checker.layer(built.layer.tensors, other), certificate["near"].evidence
+    found = checker.verify("near", near, about)
+    assert (found.verdict, found.detail) == (
+        "UNDECIDED",
+        "near: equal examples have different targets",
+    )
+
+
+def test_near_of_outputs_that_are_zero():
+    """A readout of zero is exact; one of almost zero, or a target that is not, has to be moved."""
+    data = repeated()
+    zero = Dataset(data.contexts, data.queries, 0.0 * data.targets)
+    built = build_memorizer(zero, num_heads=4, head_dim=4, construction="tangent")
+    certificate = certify(built, zero)
+    assert certificate.proved
+    assert "within 0.0 of" in certificate["near"].statement
+    evidence = {"unit": (1.0).hex(), "blocks": 0, "bound": (1e-9).hex()}
+    tensors = dict(built.layer.tensors)
+    exact = checker.verify("near", evidence, checker.layer(tensors, zero.arrays))
+    assert exact.verdict == "PROVED"
+    missed = checker.verify("near", evidence, checker.layer(tensors, data.arrays))
+    assert missed.verdict == "UNDECIDED"
+    values = tensors["W_V"].copy()
+    values[0, 0, 0] = 1e-300
+    moved = checker.verify("near", evidence, checker.layer(tensors | {"W_V": values}, zero.arrays))
+    assert moved.verdict == "UNDECIDED"
+    more = {"W_V_corrections": (values - tensors["W_V"])[np.newaxis]}
+    moved = checker.verify("near", evidence, checker.layer(tensors | more, zero.arrays))
+    assert moved.verdict == "UNDECIDED"
 
 
 @pytest.mark.parametrize(("values", "unit"), [(1e150, 2.0**1023), (1e300, 2.0**997)])

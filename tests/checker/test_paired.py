@@ -148,6 +148,43 @@ def test_pairs_with_as_many_examples_as_dimensions_and_one_more(
     assert words in printed
 
 
+@pytest.mark.parametrize(
+    ("first", "stops", "words"),
+    [
+        (None, None, None),
+        (1, None, "order is not an order"),  # the second example twice
+        (None, [12, 22, 32, 42, 52, 59], "all examples but one"),
+        (None, [12, 22, 21, 42, 52, 60], "all examples but one"),
+        (None, [12, 22, 32, 42, 52, 62], "packed integers"),
+    ],
+)
+def test_orders_which_are_none(checker, paired, first, stops, words):
+    _, memorizer, _, _ = paired
+    record, about = memorizer.record, about_of(memorizer, paired[0])
+    order = [record.order[0 if first is None else first], *record.order[1:]]
+    stops = [head.stop for head in record.heads[1::2]] if stops is None else stops
+    evidence = {"order": pack(order), "stops": pack(stops)}
+    found = checker.verify.verify("rank", evidence, about)
+    assert found.verdict == ("UNDECIDED" if words else "PROVED")
+    assert (words or "contraction") in found.detail
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_a_rank_is_judged_in_its_order_after_an_error(checker, paired, tmp_path, equal):
+    """The error needs no blocks, so that what was found for it shows no rank."""
+    data, memorizer, certificate, _ = paired
+    if equal:  # the heads of a pair, whose difference is zero
+        queries = memorizer.layer.query_weights[[0, 1, 2, 3, 4, 4, *range(6, 12)]]
+        memorizer = with_weights(memorizer, query_weights=queries)
+    certificate = altered(certificate, "error", statement=f"max |f(E_t, e_t) - y_t| <= {1e9!r}",
+                          evidence={"bound": (1e9).hex()})  # fmt: skip
+    certificate = dataclasses.replace(certificate, claims=certificate.claims[::-1])
+    files = saved(tmp_path, memorizer, data, signed(certificate, memorizer, data))
+    status, printed = said(checker, files)
+    assert status == equal, printed
+    assert not equal or "rank: " in printed
+
+
 def at(head, factor):
     """That one of the twelve heads times a factor."""
     return lambda w: (

@@ -444,6 +444,22 @@ def test_distances_cover_rounding(who, steps, as_if):
         assert (grown <= 1.2e-6 * least * (size + before)).all()
 
 
+@pytest.mark.parametrize("name", ["tail", "own_error", "coupled_error", "second"])
+def test_distances_cover_what_is_not_known(who, steps, name):
+    """Each error counts as often as readouts of what it is of say, and no more."""
+    ramp = 1e-3 * np.arange(1, 14)
+    sizes = np.abs(steps.first).sum(axis=1)
+    added, grown = {
+        "tail": (ramp, ramp * sizes.sum()),
+        "own_error": (ramp[:12], sums_by_example(steps, ramp[:12] * sizes[steps.owner], 0.0)),
+        "coupled_error": (1e-3, sums_by_example(steps, 0.0 * ramp[:12], 1e-3 * sizes[steps.pairs])),
+        "second": (np.outer([0, 0, 1], ramp), ramp),
+    }[name]
+    other = dataclasses.replace(steps, **{name: getattr(steps, name) + added})
+    found = who.distances(other) - who.distances(steps)
+    np.testing.assert_allclose(found, grown, rtol=1e-6, atol=1e-12)
+
+
 # Numbers.
 
 

@@ -151,3 +151,14 @@ def test_exponentials_are_as_near_as_they_say(checker):
     assert max(off) > mpmath.mpf(2) ** -54
     below = checker.bounds.exponentials(np.array([-61.0, -1e4, -np.inf]))
     assert (below == 0.0).all()
+
+
+def test_a_point_at_which_one_denominator_vanishes_is_refused(checker):
+    """Where exp(1) stands for -1, logits 0 and 1 do, beside others which do not."""
+    data = {"contexts": np.ones((1, 2, 2)), "queries": np.ones((1, 2))}
+    part, view = checker.modular, checker.attend.Examples(data, [slice(0, 1)])
+    numbers = part.Residues(view, PRIME, PRIME - 1)
+    numbers.softmax(np.zeros((1, 2, 2)), None)
+    with pytest.raises(checker.claim.Unshown, match="denominator vanishes") as caught:
+        numbers.softmax(np.array([[[0.0, 1.0], [0.0, 0.0]]]), None)
+    assert caught.value.witness == part.VANISHES

@@ -31,6 +31,7 @@ from constructive.kernels.adapters import Adapter
 number = 7
 few = replace(ADAPTERS["torch"], can=frozenset())
 misspelt = replace(ADAPTERS["torch"], can=frozenset({"masks"}))
+absent = replace(ADAPTERS["torch"], packages={"no_such_module": "no-such-package"})
 small = Adapter(
     attend=lambda q, k, v: q[:, :, :1], options=lambda problem: {}, library="numpy", layout="BHTd",
     models={"float32": "flash float32"}, fully_masked="zeros", can=frozenset(),
@@ -180,8 +181,8 @@ DONE = [
     ("instances score folder strange.csv", 0, "unknown: the word 'maybe' is not known: needle_a",
      ""),
     # kernels
-    ("kernels run torch-mha --dtype float32 --case scale", 0,
-     "off, as the adapter does not take it: scale, soft cap, sink", ""),
+    ("kernels run torch --dtype float32 --case scale", 0,
+     "off, as the adapter does not take it: soft cap, sink", ""),
     (f"kernels run torch --dtype float32 --dtype bfloat16 {FEW}", 0, "dtype problems exact wrong "
      "refused errors coverage float32 4 4 0 0 0 100.0% bfloat16 4 4 0 0 0 100.0%", ""),
     (f"kernels run kernel_file:few --dtype float32 {FEW}", 0,
@@ -207,19 +208,19 @@ def test_done(said, tmp_path, lines, status, words, new):
 # Words of an error.
 REFUSED = [
     # usage says what is wrong with an option before files are looked at
-    ("build none.npz --heads 0 -o missing/x", "--heads=0 is less than 1"),
-    ("build none.npz --head-dim 0", "--head-dim=0 is less than 1"),
+    ("build none.npz --heads 0 -o missing/x", "--heads 0 is less than 1"),
+    ("build none.npz --head-dim 0", "--head-dim 0 is less than 1"),
     ("build data.npz --construction magic", "Usage: ... 'magic'"),
-    ("build data.npz --jobs 1000000000000000000000", "is not from 1 to 1024 ... try: --jobs=1024"),
-    ("instances check folder --jobs 0", "--jobs=0 is not"),
-    ("certify none none --jobs 0", "--jobs=0 is not"),
-    ("capacity none --head-dim 0", "--head-dim=0 is less"),
+    ("build data.npz --jobs 1000000000000000000000", "is not from 1 to 1024 ... try: --jobs 1024"),
+    ("instances check folder --jobs 0", "--jobs 0 is not"),
+    ("certify none none --jobs 0", "--jobs 0 is not"),
+    ("capacity none --head-dim 0", "--head-dim 0 is less"),
     ("capacity --width 3", "the number of heads is missing"),
     ("capacity --heads 3 --width 3", "neither a dataset nor its sizes are given"),
-    ("generate uniform -T 7 -n 3 -d 5 --seed -1", "--seed=-1 is less than 0"),
-    ("recite none --limit 0", "--limit=0 is less"),
+    ("generate uniform -T 7 -n 3 -d 5 --seed -1", "--seed -1 is less than 0"),
+    ("recite none --limit 0", "--limit 0 is less"),
     ("recite none --unit lines", "Usage: ... '--unit'"),
-    ("continue none the --length 0", "--length=0 is less"),
+    ("continue none the --length 0", "--length 0 is less"),
     ("demo --examples few", "Usage: ... '--examples'"),
     # making things
     ("generate uniform -T 1000000000000000 -n 32 -d 64 -o x.npz", "ParameterError: ... memory"),
@@ -246,7 +247,8 @@ REFUSED = [
     ("certify m.safetensors t.json", "FormatError: m.safetensors is not a dec"),
     ("certify m.safetensors c.json", "FormatError: ... is not a dataset"),
     ("certify d.safetensors t.json --claims error", "not claims about decoders"),
-    ("certify m.safetensors data.npz --claims 'rank errors'", "are not claims"),
+    ("certify m.safetensors data.npz --claims 'rank errors'",
+     "ParameterError: --claims rank errors are not claims"),
     ("certify m.safetensors data.npz --claims ''", "are not claims"),
     ("certify m.safetensors data.npz --claims grouping --epsilon 1e-20",
      "does not take --epsilon"),
@@ -322,7 +324,7 @@ REFUSED = [
         ("torch --shape '77 x 77'", "Usage: ... causal, more keys"),
         ("torch --case worst", "Usage: ... fine scale"),
         ("torch --shape tiny --case 'soft cap'", "no case applies"),
-        ("jax", "MissingExtraError: ... pip install jax"),
+        ("kernel_file:absent", "MissingExtraError: ... pip install no-such-package"),
         ("kernel_file:Nothing", "cannot be loaded"),
         ("no_such_module:Kernel", "cannot be loaded"),
         ("kernel_file:number", "is not an adapter ... witness: int"),

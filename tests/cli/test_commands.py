@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -26,6 +27,7 @@ from constructive import (
 from constructive.certificates.certify import CLAIMS
 from constructive.certificates.check import CHECKER
 from constructive.figures.gallery import figures
+from constructive.kernels import ADAPTERS
 from constructive.kernels.cases import CASES
 
 
@@ -272,12 +274,14 @@ def own(tmp_path, monkeypatch):
     sys.modules.pop("my_kernels", None)
 
 
-def test_list_says_what_is_installed(run):
+def test_list_says_what_is_installed(run, monkeypatch):
+    absent = replace(ADAPTERS["torch"], packages={"no_such_module": "no-such-package"})
+    monkeypatch.setitem(ADAPTERS, "absent", absent)
     text = run("kernels", "list")
     lines = {line.split()[0]: line for line in text.splitlines() if line[:1].isalpha()}
     pytest.importorskip("torch")
     assert "2." in lines["torch"]
-    assert "not installed" in lines["jax"]
+    assert "not installed" in lines["absent"]
 
 
 @pytest.mark.parametrize("command", ["run", "export"])

@@ -205,6 +205,8 @@ def check_refusals(problem):
     assert caught.value.witness == (0, last)
     with pytest.raises(DataError, match="outside 1e-100"):
         problem.build(Dataset(data.contexts, 1e200 * data.queries, data.targets))
+    with pytest.raises(DataError, match=r"largest target is 1.0e\+308"):
+        problem.build(Dataset(data.contexts, data.queries, np.full_like(data.targets, -1e308)))
 
 
 def check_lengths(problem):

@@ -166,6 +166,7 @@ def shapes(total, size, width, *, shared=False):
         (1861, 60, False, "saturated"),
         (1861, 60, True, "saturated"),
         (6201, 200, False, "paired"),
+        (10, 250_000, False, "paired"),  # few operations, and more than a gibibyte
     ],
 )
 def test_dense_where_that_is_cheap(total, heads, shared, chosen):

@@ -186,9 +186,6 @@ def test_outputs_of_any_size_each_have_their_own():
     assert (errors <= 1e-9 * np.abs(targets).max(axis=0)).all()
     zero = Dataset(data.contexts, data.queries, np.zeros(20))
     assert build_memorizer(zero, construction="tangent").record.max_error == 0
-    huge = Dataset(data.contexts, data.queries, np.full(20, 1.7e308))
-    with pytest.raises(PrecisionError, match="overflow"):
-        build_memorizer(huge, construction="tangent")
 
 
 def test_contexts_of_equal_tokens_are_left_to_readouts():

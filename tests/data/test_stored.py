@@ -471,7 +471,11 @@ COPIES = {
     "first pickle": lambda thing: pickle.loads(pickle.dumps(thing, protocol=0)),  # noqa: S301
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
-    "replace": dataclasses.replace,
+    "replace": lambda thing: (
+        Dataset(thing.contexts, thing.queries, thing.targets)  # whose `source` is no argument
+        if isinstance(thing, Dataset)
+        else dataclasses.replace(thing)
+    ),
 }
 
 

@@ -229,6 +229,10 @@ def test_projections_are_read_from_tensors_of_any_float():
     [
         ({"num_heads": 5}, "projections do not fit 5 heads with 2 of keys"),
         ({"num_kv_heads": 4}, "projections do not fit 6 heads with 4 of keys"),
+        (
+            {"num_kv_heads": 4, "key": np.ones((8, 7)), "value": np.ones((20, 7))},
+            "projections do not fit 6 heads with 4 of keys",
+        ),
         ({"num_kv_heads": None}, "projections do not fit 6 heads with 6 of keys"),
         ({"num_heads": 0}, "num_heads=0 is not a positive integer"),
         ({"query": np.ones((7, 12))}, "projections do not fit"),

@@ -1,28 +1,34 @@
 """Adapters: what they refuse, and that the libraries they call are right bit for bit."""
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from constructive.kernels import ADAPTERS, Problem, Spec
-from constructive.kernels.adapters import BIAS, Refused
+from constructive.kernels.adapters import BIAS, MASK, Refused
 from constructive.kernels.batteries import SUITE
 from constructive.kernels.intervals import bounds
 from constructive.kernels.masks import Boolean, Causal, RightPadding, Window
 from constructive.kernels.running import file_names, run_all, suite_for, tally
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks" / "kernels"))
+
+import of_onnx
+
 torch = pytest.importorskip("torch")
 
+EVERY = ADAPTERS | of_onnx.ADAPTERS
 INSTALLED = [
     name
-    for name, adapter in ADAPTERS.items()
+    for name, adapter in EVERY.items()
     if {"torch", "onnx", "onnxruntime"}.issuperset(adapter.packages.values())
     and "cpu" in adapter.devices
 ]
 TOP, BOTTOM = Causal("top-left"), Causal("bottom-right")
 CASES = ["last", "random", "ties", "uniform"]
-FEW = {"torch-flex": ["causal", "boolean", "soft cap"]}  # which is slow if it is not compiled
 SMALL = {
     "plain": Spec(queries=9, keys=20, head_dim=16),
     "causal": Spec(queries=20, keys=20, head_dim=16, masks=(TOP,)),
@@ -40,20 +46,19 @@ SMALL = {
 
 
 def test_rows_have_words_that_are_known():
-    for adapter in ADAPTERS.values():
+    for adapter in EVERY.values():
         adapter.require_known_names()
 
 
 @pytest.mark.parametrize("name", INSTALLED)
 def test_released_libraries_are_exact(name):
-    adapter = ADAPTERS[name]
+    adapter = EVERY[name]
     adapter.require()
     names = list(adapter.models)
-    for dtype in {names[-1]} if name in FEW else {names[0], names[-1]}:
+    for dtype in {names[0], names[-1]}:
         specs = {
             shape: replace(spec, dtype=dtype, fully_masked=adapter.fully_masked)
             for shape, spec in SMALL.items()
-            if shape in FEW.get(name, SMALL)
         }
         runs = list(run_all(adapter, specs, cases=CASES))
         wrong = [str(run.report or run.reason) for run in runs if run.outcome in {"wrong", "error"}]
@@ -65,10 +70,10 @@ def test_released_libraries_are_exact(name):
 
 @pytest.mark.parametrize("name", INSTALLED)
 def test_random_inputs_are_inside_the_interval_of_the_model(name):
-    adapter = ADAPTERS[name]
+    adapter = EVERY[name]
     masks = (TOP,) if name == "onnxruntime-gqa" else (BOTTOM,) if "right" in name else ()
     random = np.random.default_rng(0)
-    for dtype, model in list(adapter.models.items())[: 1 if name in FEW else None]:
+    for dtype, model in adapter.models.items():
         spec = Spec(queries=24, keys=24, head_dim=16, masks=masks, dtype=dtype)
         problem = Problem.build(spec, "last")
         # quarters are numbers of every format here
@@ -127,12 +132,13 @@ def test_what_a_library_lacks_is_refused_by_name(spec, reason):
 
 
 def test_the_suite_follows_the_conventions_of_an_adapter():
-    suite = suite_for(ADAPTERS["torch-mha-weights"], "bfloat16").shapes
+    own = replace(ADAPTERS["torch"], fully_masked="nan", can=frozenset({MASK, BIAS}))
+    suite = suite_for(own, "bfloat16").shapes
     assert {"causal", "ALiBi", "decode, pages"} <= set(suite) <= set(SUITE)
     assert not {"soft cap", "sink", "scale"} & set(suite)
     assert {(spec.dtype, spec.fully_masked) for spec in suite.values()} == {("bfloat16", "nan")}
     assert {(spec.group, spec.d_v == spec.head_dim) for spec in suite.values()} == {(1, True)}
-    asked = suite_for(ADAPTERS["torch-mha-weights"], "bfloat16", ["sink", "tiny"], 3).shapes
+    asked = suite_for(own, "bfloat16", ["sink", "tiny"], 3).shapes
     assert {(name, spec.seed) for name, spec in asked.items()} == {("sink", 3), ("tiny", 3)}
     names = file_names(SUITE)
     assert len(set(names)) == len(names)

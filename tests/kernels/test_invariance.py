@@ -88,11 +88,8 @@ def test_guards(library, dtype):
         guarded = Guarded((2, 3, 40, 16), dtype=dtype, library=library, around=64)
         guarded._whole[64 + place : 64 + place + 16] += written
         assert bool(guarded.outside) == (place != 0)
-        guarded.array[:] = 1.0
-        assert not guarded.unwritten
     guarded = Guarded((2, 3, 40, 16), dtype=dtype, library=library)
     guarded.array[:, :, :30] = -0.0
-    assert len(guarded.unwritten) == 2 * 3 * 10 * 16 // 2
     assert not guarded.outside
 
 

@@ -149,10 +149,10 @@ BUGS = {
     ),
     # heads, sequences and memory
     "heads, tiled": (
-        {}, "keys and values are those of KV head h % G",
+        {}, "of KV head head mod KV heads",
         places(lambda s, j: (s.b, s.h % s.spec.heads[1], j)),
     ),
-    "programs": ({"batch": 3}, "of sequence p mod B of program", places(programs)),
+    "programs": ({"batch": 3}, "KV head of the key less its own = 1", places(programs)),
     "layout of the output": (
         {}, "(head, query)",
         {"written": lambda s, out: out.swapaxes(1, 2).reshape(out.shape)},
@@ -263,14 +263,14 @@ BUGS = {
          "summed": zeros_behind},
     ),
     "values of the block before": (
-        {}, "values are those of the block before",
+        {}, "key to be read - 16",
         {"value_place": lambda s, j: (s.b, s.h // s.group, np.where(j >= 16, j - 16, j))},
     ),
     "rows not written": (
         {}, "query >= 32", {"written": lambda s, out: np.where(s.i < 32, out, 0)},
     ),
     "one head": (
-        LEFT | FEW | {"queries": 20, "keys": 20}, "rows alone: the causal mask is not applied",
+        LEFT | FEW | {"queries": 20, "keys": 20}, "rows with head = 3",
         up_to(lambda s: s.lengths) | {"written": of_head(3)},
     ),
     # padding

@@ -7,13 +7,13 @@ import pytest
 
 from constructive.rocq import compiling as rocq
 from constructive.rocq import confirm
-from constructive.rocq.theories import ERROR, IMPOSSIBLE, RECITES
+from constructive.rocq.theories import ERROR, IMPOSSIBLE, ONTO, RECITES
 
 
 @pytest.fixture(scope="session")
 def theory():
-    """Compiled: those of upper bounds and errors, which need that of ranks, and of recitals."""
-    names = (theory.name for theory in (IMPOSSIBLE, ERROR, RECITES))
+    """Compiled: of upper bounds, errors, recitals and free heads; these need that of ranks."""
+    names = (theory.name for theory in (IMPOSSIBLE, ERROR, RECITES, ONTO))
     with rocq.compiled(*names) as folder:
         yield folder
 

@@ -152,7 +152,7 @@ def by_flint(memorizer, problem):
             moved = [x + w * mean for x, w in zip(streams[i], weights, strict=True)]
             outputs += dense(memorizer.classifier, moved)
     assert all(x.denominator == 1 for x in outputs)
-    return memorizer.labelled(np.array([int(x) for x in outputs], dtype=object), len(ids))
+    return memorizer.labeled(np.array([int(x) for x in outputs], dtype=object), len(ids))
 
 
 def dense(network, inputs):

@@ -24,7 +24,7 @@ from constructive.theory.free_heads import (
 def test_the_best_partition_is_found(shared):
     for tokens, head_dim, heads in np.ndindex(4, 4, 13):
         for differences, queries in np.ndindex(tokens + 2, 4):
-            data = Dimensions(tokens + 1, differences, queries + 1, shared)
+            data = Dimensions(tokens + 1, differences, queries + 1, differences, shared)
             found = zero_point(heads + 1, head_dim + 1, data)
             best = [0]
             for count in range(1, heads + 2):
@@ -52,9 +52,9 @@ def test_numbers_of_usual_shapes():
         (12, 768, 64, 1_033_536, 1_139_712),
         (96, 12_288, 128, 296_728_448, 301_596_672),
     ):
-        data = Dimensions(width, width, width)
+        data = Dimensions(width, width, width, width)
         assert zero_point(heads, head_dim, data).rank == rank
-        assert most_examples(heads, head_dim, data, each=width) == most
+        assert most_examples(heads, head_dim, data) == most
 
 
 def data_of(total, size, width, *, shared=False, seed=0):
@@ -76,18 +76,18 @@ def test_ranks_at_zero_points_and_elsewhere(heads, head_dim, size, width, shared
     base = draw_zero_point(point, width, head_dim, 1, rng)
     assert not any(base.readouts[group].sum(axis=0).any() for group in base.groups)
     assert factors_at(base, drawn, rng).rank == point.rank
-    most = most_examples(heads, head_dim, data, each=min(size - 1, width))
+    most = most_examples(heads, head_dim, data)
     drawn = data_of(most + 3, size, width, shared=shared, seed=1)
     assert factors_at(draw_weights(heads, width, head_dim, 1, rng), drawn, rng).rank == most
 
 
 def test_heads_at_a_load_are_the_fewest():
-    data = Dimensions(61, 19, 61)
+    data = Dimensions(61, 19, 61, 7)
     for total, m in ((1797, 1), (1797, 2), (300, 10)):
-        heads = heads_at_load(total, 4, data, each=7, m=m)
-        assert 0.8 * measured_examples(heads, 4, data, each=7, m=m) >= total
-        assert 0.8 * measured_examples(heads - 1, 4, data, each=7, m=m) < total
-    assert heads_at_load(4, 2, Dimensions(3, 0, 5), each=0) is None
+        heads = heads_at_load(total, 4, data, m=m)
+        assert 0.8 * measured_examples(heads, 4, data, m=m) >= total
+        assert 0.8 * measured_examples(heads - 1, 4, data, m=m) < total
+    assert heads_at_load(4, 2, Dimensions(3, 0, 5, 0)) is None
 
 
 def bounds(data, heads, head_dim):
@@ -147,6 +147,16 @@ def test_fixed_heads_are_free_heads():
 
 def numbers(found):
     return [(some.at_least, some.at_most) for some in (found.fixed, found.free)]
+
+
+def test_what_fixed_heads_memorize_whole_is_not_searched_again():
+    data = generators.uniform(num_examples=7, context_size=3, width=5, target_dim=4)
+    twice = Dataset(*(np.concatenate([part, part]) for part in (
+        data.contexts, data.queries, data.targets
+    )))  # fmt: skip
+    found = capacity(twice, num_heads=2, head_dim=2)
+    assert (found.fixed.at_least, found.free.at_least, found.free.at_most) == (7, 7, 7)
+    assert found.free.why_at_least == "fixed heads"
 
 
 def test_capacity_of_sizes_and_of_data_agree():

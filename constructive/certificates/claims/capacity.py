@@ -18,12 +18,12 @@ import numpy as np
 
 from constructive import checker
 from constructive.certificates.claims.kind import Subject
-from constructive.certificates.claims.layers import Evidence, Proposed, layer_of
+from constructive.certificates.claims.layers import Proposed, layer_of
 from constructive.data.dataset import Dataset, first_of_each
 from constructive.exact import modular
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
-from constructive.support.verdict import pack
+from constructive.support.verdict import Evidence, pack
 from constructive.support.work import report
 from constructive.theory.capacity import Spans, Vectors, context_capacity, count_spans, spans_of
 from constructive.theory.free_heads import Dimensions, draw_zero_point, free_capacity, zero_point
@@ -170,14 +170,14 @@ class Near(OfFreeHeads):
     def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return the size of readouts, so many blocks of directions, and twice what is shown."""
         layer, data, about = subject.weights.layer, subject.data, layer_of(subject)
-        unit = 2.0 ** math.frexp(max(np.abs(layer.effective_readout).max(), 1e-300))[1]
+        unit = 2.0 ** math.frexp(np.abs(layer.effective_readout).max() or 1.0)[1]
         rows, heads, width = data.num_examples * data.target_dim, layer.num_heads, layer.width
         readouts, block = heads * width * data.target_dim, width * layer.head_dim
         few = min(2 * heads, math.ceil(max(_ROOM * rows - readouts, 0) / block))
         for blocks in dict.fromkeys((few, 2 * heads)):  # all, where these are not independent
             given: Evidence = {"unit": unit.hex(), "blocks": blocks}
             try:
-                distance, _ = next(checker.distances(about, unit, readouts + blocks * block))
+                distance, _ = next(checker.distances(about, unit, blocks))
             except (ValueError, StopIteration) as failure:
                 told = str(failure) or "no exact weights are shown to be near"
                 given |= {"bound": (0.0).hex(), "advice": told}

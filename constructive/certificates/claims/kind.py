@@ -88,10 +88,8 @@ class Subject(Generic[Weights, Data]):
     weights: Weights  # a memorizer, a decoder, a sequence memorizer, or all weights of some heads
     data: Data  # of the type that such weights have
     options: CertifyOptions  # checked
-    asked: tuple["ClaimKind", ...]  # the kinds of claims that are asked for, in their order
     fingerprints: bytes  # the SHA-256 of the data, followed by that of the weights
     rng: np.random.Generator  # of primes' points
-    judged: dict[str, Claim] = field(default_factory=dict)  # the claims before this one, by name
     shared: dict[type[Any], Any] = field(default_factory=dict)  # what `once` has computed, by type
 
     def once(self, kind: type[Shared], compute: Callable[[], Shared]) -> Shared:

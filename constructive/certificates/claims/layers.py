@@ -16,11 +16,9 @@ from constructive.data.dataset import Dataset
 from constructive.layers import residues
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.residues import Search
-from constructive.support.verdict import Claim, Verdict
+from constructive.support.verdict import Claim, Evidence, Verdict
 from constructive.support.work import report, workers
 from constructive.theory import grouping
-
-Evidence = dict[str, Any]
 
 
 class Proposed(ClaimKind):

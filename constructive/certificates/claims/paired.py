@@ -6,11 +6,11 @@ section of proofs/12-paired-heads.md.
 
 from constructive import checker
 from constructive.certificates.claims.kind import Subject
-from constructive.certificates.claims.layers import Evidence, claim_of, epsilon_of
+from constructive.certificates.claims.layers import claim_of, epsilon_of
 from constructive.data.dataset import Dataset
 from constructive.layers.memorizer import Memorizer
 from constructive.support.errors import ParameterError
-from constructive.support.verdict import Claim, Verdict, pack
+from constructive.support.verdict import Claim, Evidence, Verdict, pack
 from constructive.support.work import report, workers
 
 CLAIMS = "rank", "error"  # Those of certificates of paired heads, in their order
@@ -19,14 +19,16 @@ CLAIMS = "rank", "error"  # Those of certificates of paired heads, in their orde
 _LARGEST_DENSE = 2000
 
 
-def attempt(subject: Subject[Memorizer, Dataset]) -> tuple[Claim, ...] | None:
+def attempt(
+    subject: Subject[Memorizer, Dataset], asked: tuple[str, ...]
+) -> tuple[Claim, ...] | None:
     """Return the claims, or None where they are to be judged as those of any other heads.
 
     That is where these are not paired, or other claims are asked for, too, or some are undecided
     and the examples are few. Raises ParameterError where other claims are asked for, and a large
     matrix would be needed.
     """
-    total, asked = subject.data.num_examples, [kind.name for kind in subject.asked]
+    total = subject.data.num_examples
     order = order_of(subject.weights, subject.data)
     about = None if order is None else paired_layer(subject.weights, subject.data, order)
     if order is None or about is None:

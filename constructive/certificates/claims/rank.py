@@ -4,7 +4,6 @@ What a certificate carries that others may check quickly is said at each claim.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from constructive import checker
 from constructive.exact import modular
 from constructive.layers import residues
 from constructive.layers.residues import Search
-from constructive.support.verdict import pack
+from constructive.support.verdict import Evidence, pack
 
 # *rank*: all rows of Z are independent, so these heads have a readout for all targets.
 #
@@ -33,7 +32,7 @@ from constructive.support.verdict import pack
 
 Rows = tuple[int, tuple[int, int]]  # How many, and how many parts of columns, of how many each
 Ranked = checker.Layer | checker.Decoder
-Judged = tuple[checker.Found, dict[str, Any]]  # What the checker finds, and of what
+Judged = tuple[checker.Found, Evidence]  # What the checker finds, and of what
 
 
 def prove(
@@ -76,7 +75,7 @@ def at_random(about: Ranked, rows: Rows, rng: np.random.Generator) -> Judged:
     return checker.verify("rank", {}, about), {}
 
 
-def evidence_of(found: Search, total: int, more: str) -> dict[str, Any]:
+def evidence_of(found: Search, total: int, more: str) -> Evidence:
     """Return a prime, a point and columns at which Z has rank T, or why there are none."""
     if found.point is None:
         return {"advice": f"softmax denominators vanish at all {found.retries} points"}

@@ -27,6 +27,9 @@ _TINY = 1e-150
 # Largest entry of contexts or queries; squares and products with weights stay within float64.
 _LARGEST = 1e100
 
+# Largest target: readouts are larger, by the inverse of what float64 rounds to at most.
+_LARGEST_TARGET = 1e290
+
 
 def too_many_tokens(dataset: Dataset) -> AssumptionError | None:
     """Return why no context has rank n, or None: for n > d."""
@@ -44,9 +47,17 @@ def too_many_tokens(dataset: Dataset) -> AssumptionError | None:
 def repeated(dataset: Dataset) -> AssumptionError | None:
     """Return why the inputs are not memorized by any weights, or None: one of them occurs twice.
 
-    Raises DataError for equal inputs with different targets (witness: the two examples) and for
-    contexts or queries whose largest entry is beyond 1e100 or below 1e-100.
+    Raises DataError for equal inputs with different targets (witness: the two examples), for
+    contexts or queries whose largest entry is beyond 1e100 or below 1e-100, and for targets beyond
+    1e290.
     """
+    target = max(float(dataset.targets.max()), -float(dataset.targets.min()))
+    if target > _LARGEST_TARGET:
+        raise DataError(
+            f"the largest target is {target:.1e}, and its readouts would be beyond float64",
+            witness=target,
+            suggestion=f"targets up to {_LARGEST_TARGET:.0e}, such as these divided by 2^100",
+        )
     queries = max(float(dataset.queries.max()), -float(dataset.queries.min()))
     for name, largest in (("contexts", dataset.largest_token_entry), ("queries", queries)):
         _check_scale(name, largest)

@@ -11,7 +11,7 @@ Both ways to it factor Z Z^T = L L^T with L lower triangular:
 
 Entry (t, t) of L is the distance of row t of Z to the span of the rows before it. So the number of
 entries above rounding, up to the last example of a group, estimates the rank that the induction of
-`intermediate` reaches there. It is an estimate in floats, and labelled so.
+`intermediate` reaches there. It is an estimate in floats, and labeled so.
 """
 
 from typing import NamedTuple

@@ -27,6 +27,7 @@ Variable m : int63.
 Definition reduced (x : int63) : bool := PrimInt63.ltb x m.
 Definition addm (x y : int63) : int63 := PrimInt63.mod (PrimInt63.add x y) m.
 Definition mulm (x y : int63) : int63 := PrimInt63.mod (PrimInt63.mul x y) m.
+Definition oppm (x : int63) : int63 := PrimInt63.mod (PrimInt63.sub m x) m.
 
 Fixpoint dotm (s : int63) (u v : seq int63) : int63 :=
   match u, v with
@@ -50,8 +51,7 @@ Definition powm := powm_rec 63.
 Definition dyadicm (x : dyadic) : int63 :=
   match x with
   | Plus k s => mulm (PrimInt63.mod k m) (powm (PrimInt63.mod 2%uint63 m) s)
-  | Minus k s => PrimInt63.mod (PrimInt63.sub m (mulm (PrimInt63.mod k m) (powm (PrimInt63.mod
-    2%uint63 m) s))) m
+  | Minus k s => oppm (mulm (PrimInt63.mod k m) (powm (PrimInt63.mod 2%uint63 m) s))
   end.
 
 Definition arraym (rows : seq (seq dyadic)) : seq (seq int63) := map (map dyadicm) rows.

@@ -246,6 +246,24 @@ Qed.
 
 End Rows.
 
+(* Exponents that are not negative, the same modulo r *)
+Lemma natural_exponents n T H (kappa : 'I_T -> 'I_H -> 'I_n -> int) :
+  exists (k : 'I_T -> 'I_H -> 'I_n -> nat) (M : 'I_T -> 'I_H -> nat),
+    (forall t h i, (k t h i)%:Z = kappa t h i + (M t h)%:Z) /\
+    (forall t h i, (k t h i)%:R = (kappa t h i)%:~R :> 'Z_(nat63 r)).
+Proof.
+have r0 : (0 < nat63 r)%N by exact: ltn_trans (P_gt1 r1 r31).
+pose M t h := (nat63 r * \sum_i absz (kappa t h i))%N.
+pose k t h i := absz (kappa t h i + (M t h)%:Z).
+have kZ t h i : (k t h i)%:Z = kappa t h i + (M t h)%:Z.
+  rewrite /k gez0_abs //; have : (absz (kappa t h i) <= M t h)%N.
+    by apply: leq_trans (leq_pmull _ r0); rewrite (bigD1 i) //= leq_addr.
+  by move: (kappa t h i) (M t h) => x y; lia.
+exists k, M; split=> // t h i.
+by rewrite -[LHS]/((k t h i)%:Z)%:~R kZ rmorphD /= /M PoszM rmorphM /= [X in _ + X * _]Zr0 mul0r
+  addr0.
+Qed.
+
 End Sound.
 
 (* What a stored array is: its integers times one power of two. *)
@@ -287,22 +305,11 @@ Theorem check_attention_sound p r a (n d dh T H : nat) contexts queries query_we
                      (stored_matrix R eQ d dh (nth [::] query_weights h))^T)) = T.
 Proof.
 move=> checked; have := checked; rewrite /check_attention; case/and5P => ok n0 /allP okH _ _.
-have r0 : (0 < nat63 r)%N.
-  by case/and5P: ok => _ _ r1 r31 _; exact: ltn_trans (P_gt1 r1 r31).
 pose q (t : 'I_T) := \row_j int_of_dyadic (nth zero_dyadic (nth [::] queries t) j) : 'rV[int]_d.
 pose E (t : 'I_T) := int_matrix n d (nth [::] contexts t).
 pose K (t : 'I_T) (h : 'I_H) := int_logits (E t) (int_matrix d dh (nth [::] key_weights h))
   (int_matrix d dh (nth [::] query_weights h)) (q t).
-pose kappa t h i : int := K t h i 0.
-pose M t h := (nat63 r * \sum_i absz (kappa t h i))%N.
-pose k t h i := absz (kappa t h i + (M t h)%:Z).
-have kZ t h i : (k t h i)%:Z = kappa t h i + (M t h)%:Z.
-  rewrite /k gez0_abs //; have : (absz (kappa t h i) <= M t h)%N.
-    by apply: leq_trans (leq_pmull _ r0); rewrite (bigD1 i) //= leq_addr.
-  by move: (kappa t h i) (M t h) => x y; lia.
-have kE t h i : (k t h i)%:R = (kappa t h i)%:~R :> 'Z_(nat63 r).
-  by rewrite -[LHS]/((k t h i)%:Z)%:~R kZ rmorphD /= /M PoszM rmorphM /= [X in _ + X * _](Zr0 ok)
-    mul0r addr0.
+have [k [M [kZ kE]]] := natural_exponents ok (fun t h i => K t h i 0).
 have kd (h : 'I_H) : size (nth [::] key_weights h) = d by apply/eqP/okH; rewrite mem_iota /=.
 have rf := checked_row_free ok kE kd checked.
 have tr := hermite_power_of_two R (eE + eK + eQ + eq).

@@ -121,6 +121,15 @@ move=> /reduced_lt hx /reduced_lt hy; rewrite toF_mod /residue nat63_mul ?natrM 
 by move: (nat63 x) (nat63 y) hx hy => u v; nia.
 Qed.
 
+Lemma toF_oppm x : reduced m x -> toF (oppm m x) = - toF x.
+Proof.
+rewrite reducedE toF_mod => xP; apply/eqP; rewrite -subr_eq0 opprK -natrD.
+have := nat63_lt (PrimInt63.sub m x); rewrite Uint63.sub_spec wBE -!nat63_lt -/P.
+rewrite Z.mod_small; last by have := P_small; move: (nat63 x) P xP => u Q; lia.
+move=> e; rewrite (_ : (_ + _)%N = P) ?P0 //.
+by move: (nat63 x) (nat63 (PrimInt63.sub m x)) P xP e => u v Q; lia.
+Qed.
+
 Lemma reduced_mulm x y : reduced m (mulm m x y). Proof. exact: reduced_mod. Qed.
 
 Lemma reduced_dotm s u v : reduced m s -> reduced m (dotm m s u v).
@@ -202,13 +211,7 @@ have pos k s : toF (mulm m (PrimInt63.mod k m) (powm m (PrimInt63.mod 2%uint63 m
   k)%:Z * 2 ^+ nat63 s)%:~R.
   by rewrite toF_mulm ?reduced_mod ?reduced_powm // toF_powm ?reduced_mod // !toF_mod intrM rmorphX.
 case: x => k s /=; first exact: pos.
-rewrite mulrNz -pos; set y := mulm _ _ _.
-have : (nat63 y < P)%N by rewrite -reducedE reduced_mulm.
-rewrite toF_mod => yP; apply/eqP; rewrite -subr_eq0 opprK -natrD.
-have := nat63_lt (PrimInt63.sub m y); rewrite Uint63.sub_spec wBE -!nat63_lt -/P.
-rewrite Z.mod_small; last by have := P_small; move: (nat63 y) P yP => u Q; lia.
-move=> e; rewrite (_ : (_ + _)%N = P) ?P0 //.
-by move: (nat63 y) (nat63 (PrimInt63.sub m y)) P yP e => u v Q; lia.
+by rewrite mulrNz -pos toF_oppm ?reduced_mulm.
 Qed.
 
 (* Arrays of integers, as the program sees them *)

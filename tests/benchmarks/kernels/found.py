@@ -179,9 +179,8 @@ def onnx_reference_bfloat16():
     """
     import ml_dtypes
     import onnx
+    from of_onnx import graph
     from onnx.reference import ReferenceEvaluator
-
-    from constructive.kernels.adapters import graph
 
     for dtype in (ml_dtypes.bfloat16, np.float32):
         q, k, v = np.zeros((1, 1, 1, 8)), np.zeros((1, 1, 2000, 8)), np.ones((1, 1, 2000, 8))
@@ -270,8 +269,7 @@ def onnxruntime_padding():
     `mask_filter_value` is documented, and -10000 is its default; float32 has room for more.
     """
     import onnxruntime
-
-    from constructive.kernels.adapters import evaluated, graph
+    from of_onnx import evaluated, graph
 
     q, k, v = _outweighed((1, 2, 8))
     given = {"q": q[:, :1], "k": k, "v": v}

@@ -131,7 +131,8 @@ def as_many_keys(spec: Any) -> bool:
 
 def _of_adapters() -> list[Row]:
     """Return a row for each adapter."""
-    from of_others import ADAPTERS as OTHERS
+    import of_onnx
+    import of_others
 
     from constructive.kernels.adapters import ADAPTERS
     from constructive.kernels.running import suite_for
@@ -151,14 +152,14 @@ def _of_adapters() -> list[Row]:
             return self.adapter.refuses(problem)
 
     found = []
-    for name, adapter in (ADAPTERS | OTHERS).items():
+    for name, adapter in (ADAPTERS | of_onnx.ADAPTERS | of_others.ADAPTERS).items():
         modules = {module.split(".")[0] for module in adapter.packages}
         formats = tuple(adapter.models)
         on_cuda = tuple(d for d in formats if d != "float64") if "cuda" in adapter.devices else ()
         row = Adapted(
             name, next(iter(adapter.packages.values())), adapter.run, tuple(modules),
             on_cuda=on_cuda, on_cpu=formats if "cpu" in adapter.devices else (),
-            layout="BHTd", models=dict(adapter.models), parts=4 if "flex" in name else 1,
+            layout="BHTd", models=dict(adapter.models),
         )  # fmt: skip
         object.__setattr__(row, "adapter", adapter)
         found.append(row)

@@ -1,18 +1,16 @@
-"""Adapters of MLX, OpenVINO, Paddle, transformers and x-transformers, for `released.py`."""
+"""Adapters for `released.py`: MLX, OpenVINO, Paddle, (x-)transformers, `MultiheadAttention`."""
 
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
+from of_onnx import EAGER
 
-from constructive.kernels.adapters import (
-    ADAPTERS as INSIDE,
-)  # fmt: skip
+from constructive.kernels import ADAPTERS as INSIDE
 from constructive.kernels.adapters import (
     ALL,
     BIAS,
-    EAGER,
     GROUPS,
     MASK,
     SCALE,
@@ -209,7 +207,58 @@ _TRANSFORMERS = replace(
 )
 
 
+# torch.nn.MultiheadAttention with projections that change nothing. Without weights in its output
+# it calls the fused function; with them, softmax is in plain tensor operations.
+
+
+def _multihead_options(problem: Inputs) -> Options:
+    import torch
+
+    spec = problem.spec
+    if problem.mask is None and problem.added is None:
+        return {}
+    if spec.masks == (Causal("top-left"),) and not spec.alibi:
+        hidden = ~torch.ones(spec.queries, spec.keys, dtype=torch.bool).tril()
+        return {"attn_mask": hidden, "is_causal": spec.queries == spec.keys}
+    mask = problem.mask_tensor("torch", additive=problem.added is not None)
+    mask = ~mask if mask.dtype == torch.bool else mask
+    whole = (spec.batch, spec.heads[0], spec.queries, spec.keys)
+    return {"attn_mask": mask.expand(whole).reshape(-1, *whole[2:])}
+
+
+def _multihead(q: Tensor, k: Tensor, v: Tensor, **options: Tensor) -> Tensor:
+    import torch
+
+    heads, width = q.shape[2], q.shape[2] * q.shape[3]
+    like = {"dtype": q.dtype, "device": q.device}
+    layer = torch.nn.MultiheadAttention(width, heads, bias=False, batch_first=True, **like)
+    options = {"need_weights": False} | options
+    with torch.no_grad():
+        layer.in_proj_weight.copy_(torch.eye(width, **like).repeat(3, 1))
+        layer.out_proj.weight.copy_(torch.eye(width, **like))
+        out, _ = layer(*(x.flatten(2) for x in (q, k, v)), **options)
+    return out.unflatten(2, (heads, -1))
+
+
+def _with_weights(problem: Inputs) -> Options:
+    flag = {"is_causal": False} if problem.mask is not None else {}
+    return _multihead_options(problem) | flag | {"need_weights": True}
+
+
+_MULTIHEAD = replace(
+    INSIDE["torch"],
+    attend=_multihead,
+    options=_multihead_options,
+    layout="BTHd",
+    can=frozenset({MASK, BIAS}),
+)
+
+
 ADAPTERS: dict[str, Adapter] = {
+    "torch-mha": _MULTIHEAD,
+    "torch-mha-weights": replace(
+        _MULTIHEAD, options=_with_weights, models=EAGER, fully_masked="nan"
+    ),
     "transformers": replace(
         _TRANSFORMERS,
         attend=_eager,

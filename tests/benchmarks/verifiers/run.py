@@ -123,14 +123,23 @@ def judged(name, command, folder, made, timeout):
             file.write(f"{instance.name},{reply.replace('timed-out', 'timeout')}\n")
     adapter.stop()
     seconds = (time.monotonic() - started) / len(made)
-    return row(name, adapter.version, instances.score(folder, results), seconds), errors
+    labels = {each.name: label(each) for each in made}
+    return row(name, adapter.version, instances.score(folder, results), seconds, labels), errors
 
 
-def row(name, version, score, seconds):
+def label(instance):
+    """The family, or the first operator between the affine maps."""
+    if instance.family != "operator":
+        return instance.family
+    between = (node.operator for node in instance.network.nodes[1:])
+    return next(operator for operator in between if operator not in {"MatMul", "Reshape"})
+
+
+def row(name, version, score, seconds, labels):
     """A line of the table."""
     outcomes = Counter((row.expected.answer, row.outcome) for row in score.rows)
     total = Counter(row.outcome for row in score.rows)
-    false = Counter(row.expected.family for row in score.false)
+    false = Counter(labels[row.expected.name] for row in score.false)
     kinds = ", ".join(f"{count} {family}" for family, count in sorted(false.items()))
     errors = total[Outcome.ERROR] + total[Outcome.UNSHOWN] + total[Outcome.MISSING]
     cells = [
