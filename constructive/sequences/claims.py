@@ -11,10 +11,11 @@ from constructive import checker
 from constructive.certificates.certificate import SEQUENCE_FORMAT
 from constructive.certificates.certify import ClaimFamily
 from constructive.certificates.claims.kind import Subject
-from constructive.certificates.claims.layers import Evidence, Proposed
+from constructive.certificates.claims.layers import Proposed
 from constructive.sequences.examples import SequenceDataset, expected_outputs
 from constructive.sequences.memorizer import SequenceMemorizer
 from constructive.support.files import digest
+from constructive.support.verdict import Evidence
 from constructive.support.work import report
 
 Sequences = Subject[SequenceMemorizer, SequenceDataset]
