@@ -10,7 +10,7 @@ from math import isqrt, lcm
 
 import numpy as np
 
-from .claim import About, Claim, Refuted
+from .claim import About, Claim, Refuted, Shown
 from .files import announce, read_json, require, same, silent
 
 # Long numbers of many examples: Python's integers and Fractions, counted before they are computed.
@@ -298,7 +298,7 @@ class Size(Claim):
         self.shown = nonzero, bound, named
         if nonzero > bound:
             raise Refuted(f"{nonzero} parameters, above {bound}", nonzero)
-        return self.shown
+        return Shown(self.shown, "sizes that these data and this network may have")
 
 
 def require_sizes(evidence):
@@ -395,7 +395,7 @@ class Equality(Claim):
 
     def check(self, about):
         check_equality(*about.problem)
-        return self.numbers(about)
+        return Shown(self.numbers(about), "by rational arithmetic, exactly")
 
 
 class Sequences(About):
