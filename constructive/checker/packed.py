@@ -139,19 +139,6 @@ def floats(columns, index):
     return np.packbits(bits, bitorder="little").view("<f4")
 
 
-def paired(rule):
-    """A rule for the first rows; those of the second half repeat these with a sign."""
-
-    def made(columns, index, sign, *parameters):
-        require(sign in (1, -1), "pairs have another sign")
-        first = columns.rows - columns.rows // 2
-        inner = Columns(columns.bits, columns.name, (first, columns.count), columns.seed, None)
-        given = rule(inner, index, *parameters) + 0.0
-        return np.concatenate([given, sign * given[2 * first - columns.rows :] + 0.0])
-
-    return made
-
-
 RULES = {
     "constant": (constant, (1, 3)),
     "parity": (of_rows, (2,)),
@@ -162,9 +149,6 @@ RULES = {
     "fields": (fields, (3,)),
     "integers": (integers, (1,)),
     "floats": (floats, (0,)),
-    "paired drawn": (paired(drawn), (2,)),
-    "paired fields": (paired(fields), (4,)),
-    "paired integers": (paired(integers), (2,)),
 }
 
 
@@ -205,6 +189,7 @@ def read(rules, content, seed):
         columns, array = Columns(bits, name, (rows, count), seed, order), np.empty((rows, count))
         index = 0
         for times, rule, *parameters in runs:
+            require(rule in RULES, f"{rule!r} is not a rule of columns")
             make, takes = RULES[rule]
             whole = all(type(value) is int and abs(value) < 1 << 31 for value in parameters)
             require(whole and len(parameters) in takes, f"a rule of {name} is none")

@@ -79,15 +79,15 @@ def build_decoder(
 
     Raises:
         ParameterError: for sizes that are not positive integers, a head dimension above d, options
-            of the other construction, unknown names, and windows that are not powers of two for
-            few parameters
+            of the other construction, unknown names, and for few parameters windows that are not
+            powers of two, and texts whose equations do not fit into memory
         DataError: where equal contexts have different continuations; the witness is both positions
         CapacityError: for more positions than (H + 1) d, and for more than d that see one token
             only, first ones or all in a window of one: rows of Z are dependent for all heads
         PrecisionError: where the rounded readout does not give every next token, as for widths at
             which codes of tokens are too much alike
 
-    Source: Theorem 12 (proofs/17); Propositions 21.2 to 21.6 (proofs/21).
+    Source: Theorem 12 (proofs/17); Propositions 21.2 to 21.5 (proofs/21).
 
     Example:
         >>> from constructive import Text, build_decoder

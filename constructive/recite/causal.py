@@ -212,13 +212,10 @@ def picks(
     w_q: npt.ArrayLike,
     w_k: npt.ArrayLike,
     window: int | None,
-    *,
-    first: int = 0,
 ) -> Picks:
     """Return the token that each head reads at each position, from integer arithmetic alone.
 
-    Of one sequence (N, d), and positions from `first` on. Callers have checked shapes, window and
-    `first`.
+    Of one sequence (N, d). Callers have checked shapes and window.
     """
     x, w_q, w_k = (np.asarray(array) for array in (tokens, w_q, w_k))
     wrong = ~((x == 1) | (x == -1))
@@ -238,14 +235,14 @@ def picks(
             suggestion="smaller weights: the sum of sizes has to be less than 2^24",
         )
     heads, length = len(queries), len(x)
-    found = np.empty((length - first, heads), np.int64)
+    found = np.empty((length, heads), np.int64)
     lead = np.iinfo(np.int64).max
     for part in row_chunks(heads, length, _ENTRIES):
-        at, leads = (each[first:] for each in _picked(x, queries[part], keys[part], window))
+        at, leads = _picked(x, queries[part], keys[part], window)
         found[:, part] = at
         low = np.unravel_index(int(leads.argmin()), leads.shape)
         if leads[low] < LEAD:
-            where = first + int(low[0]), part.start + int(low[1])
+            where = int(low[0]), part.start + int(low[1])
             raise PrecisionError(
                 f"the largest logit of position and head {where} leads by {leads[low]} only",
                 witness=(where, int(leads[low])),

@@ -5,12 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constructive.recite.causal import EXACT, CausalLayer, Signs, picks
+from constructive.recite.causal import EXACT, CausalLayer
 from constructive.recite.compact_readout import Shortest, rounded, shortest
 from constructive.recite.compact_tokens import (
     ATTEMPTS,
     MORE_HEADS,
-    Cells,
     CompactPlan,
     Contexts,
     columns,
@@ -22,11 +21,12 @@ from constructive.recite.compact_tokens import (
 )
 from constructive.recite.corpus import Text
 from constructive.recite.decoder import Decoder, DecoderRecord
-from constructive.support.arrays import AnyArray, Array, Integers, row_chunks
+from constructive.support.arrays import Array, row_chunks
 from constructive.support.errors import (
     ParameterError,
     PrecisionError,
     require_known,
+    require_memory,
     require_positive,
 )
 from constructive.support.work import report
@@ -94,32 +94,28 @@ def _gamma(terms: int) -> float:
 # A compact decoder from its parts: tokens, heads and integers become the arrays of a `Decoder`.
 
 
-class Part(NamedTuple):
-    """Positions that are one system of equations, and their integers."""
+class RoundedReadout(NamedTuple):
+    """Integers of all outputs (K, k), their spacing S, and the condition of the system."""
 
-    seen: Contexts  # contexts; the first entry of each row is 1
-    entries: Array  # of U for the columns of Z (K, k)
-    condition: float  # of Z, an estimate
+    entries: Array
+    spacing: int
+    condition: float
 
 
 def assembled(
-    plan: CompactPlan, heads: tuple[Array, Array], readout: Array, parts: list[Part], spacing: int
+    plan: CompactPlan, heads: tuple[Array, Array], seen: Contexts, solved: RoundedReadout
 ) -> Decoder:
     """Return the decoder, with its exact margins in the record.
 
-    heads: W_Q and W_K (H, d, 1);  readout: U without what moves the points ((H + 1) d, k)
-    parts: what all of its positions meet;  spacing: S
+    heads: W_Q and W_K (H, d, 1);  seen: what all of its positions meet
     """
-    layout, unembedding = plan.layout, _unembedding(plan, spacing)
-    whole = _moved(readout, plan, spacing)
-    least, share = np.inf, 0.0
-    for part in parts:
-        margin, taken = margins(part.seen, _moved(part.entries, plan, spacing), unembedding)
-        least, share = min(least, margin), max(share, taken)
+    layout, unembedding = plan.layout, _unembedding(plan, solved.spacing)
+    moved = _moved(solved.entries, plan, solved.spacing)
+    least, share = margins(seen, moved, unembedding)
+    whole = np.zeros(((len(heads[0]) + 1) * layout.width, moved.shape[1]))
+    whole[columns(layout, len(heads[0]))] = moved
     if np.abs(whole).sum(axis=0).max() >= EXACT:
         share = np.inf  # sums are not exact
-    number = sum(len(part.seen.following) for part in parts)
-    condition = max(part.condition for part in parts)
     return Decoder(
         plan.embedding,
         layout.positions(),
@@ -132,7 +128,7 @@ def assembled(
         unembedding.astype(np.float32),
         plan.text.vocabulary,
         plan.text.unit,
-        DecoderRecord(layout.seed, number, condition, least, share),
+        DecoderRecord(layout.seed, len(seen.following), solved.condition, least, share),
         longest=plan.text.longest,
     )
 
@@ -155,44 +151,27 @@ def _unembedding(plan: CompactPlan, spacing: int) -> Array:
 _DEPENDENT = 1e3
 
 
-class _Solved(NamedTuple):
-    """Integers of all outputs (K, k), their spacing S, and the condition of the system."""
-
-    entries: Array
-    spacing: int
-    condition: float
-
-
-def _solved(
-    plan: CompactPlan,
-    rows: AnyArray,
-    cheap: Array,
-    cells: list[Cells],
-    *,
-    moved: Array | float = 0.0,
-    spacing: int | None = None,
-) -> _Solved | None:
+def _solved(plan: CompactPlan, seen: Contexts, cheap: Array) -> RoundedReadout | None:
     """Solve for all outputs, and round; None where there is no such readout.
 
     Also None where all positions have equations, and these depend.
-
-    moved: what the rest of the readout adds to outputs (N, k), in units of the spacing
-    spacing: S; None for the least that is found
     """
+    cells = plan.cells(seen.following)
     real: list[Shortest] = []
     for number, each in enumerate(cells):
         report("solve", number, len(cells))
-        one = shortest(rows, cheap, each)
+        one = shortest(seen.rows, cheap, each)
         if one is None or (plan.every and one.solved.pivots > _DEPENDENT):
             return None
         real.append(one)
     report("round", 0, 1)
-    outputs = np.stack([one.solved.outputs for one in real], axis=1) + moved
-    found = rounded(real, share_of(plan, outputs), spacing)
-    return None if found is None else _Solved(*found, max(one.solved.pivots for one in real))
+    outputs = np.stack([one.solved.outputs for one in real], axis=1)
+    found = rounded(real, share_of(plan, outputs))
+    condition = max(one.solved.pivots for one in real)
+    return None if found is None else RoundedReadout(*found, condition)
 
 
-# Texts whose positions are one system of equations, with the skip connection and all heads.
+# The number of heads: all positions are one system of equations, with the skip connection.
 
 
 _CONSTANT = 100  # How much cheaper the entries of the constant and of "not the most frequent" are
@@ -229,171 +208,8 @@ def _with_heads(plan: CompactPlan, heads: int) -> Decoder | None:
     if not plan.every:
         cheap[: 1 + plan.layout.code] = _CODE
         cheap[:2] = _CONSTANT
-    found = _solved(plan, seen.rows, cheap, plan.cells(seen.following))
-    if found is None:
-        return None
-    readout = np.zeros(((heads + 1) * plan.layout.width, found.entries.shape[1]))
-    readout[columns(plan.layout, heads)] = found.entries
-    part = Part(seen, found.entries, found.condition)
-    return assembled(plan, weights, readout, [part], found.spacing)
-
-
-# Long texts, block by block: each block of positions has heads and a readout of its own.
-#
-# The heads of a block come in pairs, which add exactly zero outside of it (Proposition 21.6). So
-# each block is a system of its own, and memory is that of a block. The skip connection is part of
-# the first one: at the first position of a text a pair reads one token twice.
-
-
-# Spacings of all blocks that are tried, relative to the least one of the first block.
-_ROOMS = 1.25, 1.6, 2.2
-
-
-class _Block(NamedTuple):
-    """A block: W_Q and W_K of its pairs (2, P, d, 1), their integers, and what adds up there."""
-
-    heads: tuple[Array, Array]
-    entries: Array
-    part: Part
-
-
-class _Skip(NamedTuple):
-    """The readout of the token itself, which the first block finds, and S, for all blocks."""
-
-    entries: Array
-    spacing: int
-
-
-def build_blocks(plan: CompactPlan) -> Decoder | None:
-    """Build a decoder block by block; None where there is no such readout."""
-    guess = _built(plan, 0, 0, None, None)
-    if guess is None:
-        return None
-    for room in _ROOMS:
-        built = _at(plan, math.ceil(room * guess[1].spacing) + 1)
-        if built is not None:
-            return built
-    return None
-
-
-def _at(plan: CompactPlan, spacing: int) -> Decoder | None:
-    """A decoder with one spacing for all blocks; None where a block has no readout."""
-    total = ((plan.text.longest - 1) >> plan.layout.period) + 1
-    found: list[_Block] = []
-    skip, pairs, size = None, 0, 0.0
-    for number in range(total):
-        report("blocks", number, total)
-        if not len(_positions(plan, number)):
-            continue
-        built = _built(plan, number, pairs, skip, spacing)
-        if built is None:
-            return None
-        block, skip = built
-        sizes = np.abs(block.entries)
-        size += 2.0 * float(sizes.sum(axis=0).max())
-        expected = size / (number + 1) * total
-        if sizes.max() >= plan.largest or max(size, 0.8 * expected) >= EXACT:
-            return None
-        found.append(block)
-        pairs += block.heads[0].shape[1]
-    return None if skip is None else _together(plan, found, skip)
-
-
-def _together(plan: CompactPlan, found: list[_Block], skip: _Skip) -> Decoder | None:
-    """The decoder of all blocks: the first heads of all pairs, and then the second ones."""
-    layout = plan.layout
-    heads = [
-        np.concatenate([block.heads[which] for block in found], axis=1).reshape(-1, layout.width, 1)
-        for which in (0, 1)
-    ]
-    outputs, inner = plan.points.shape[1], slice(1, layout.width - layout.blocks)
-    entries = np.concatenate([block.entries for block in found])
-    pairs = len(heads[0]) // 2
-    readout = np.zeros((2 * pairs + 1, layout.width, outputs))
-    readout[0, inner] = skip.entries
-    readout[1 : pairs + 1, inner] = entries.reshape(pairs, -1, outputs)
-    readout[pairs + 1 :, inner] = -readout[1 : pairs + 1, inner]
-    flat = readout.reshape(-1, outputs)
-    parts = [block.part for block in found]
-    built = assembled(plan, (heads[0], heads[1]), flat, parts, skip.spacing)
-    return built if built.record.share < 1.0 else None
-
-
-def _built(
-    plan: CompactPlan, number: int, first: int, skip: _Skip | None, spacing: int | None
-) -> tuple[_Block, _Skip] | None:
-    """A block by its number and that of its first pair; and the readout of tokens.
-
-    The latter is found with the first block.
-    """
-    wanted = _positions(plan, number)
-    following = following_of(plan.text, wanted)
-    own = _own(plan, wanted)
-    cells = plan.cells(following)
-    moved = np.zeros((len(wanted), len(cells)))
-    if skip is not None:
-        moved = own.astype(np.float64) @ skip.entries / skip.spacing
-        cells = [cell.moved(-off) for cell, off in zip(cells, moved.T, strict=True)]
-    pairs = max(1, math.ceil(plan.columns_for(cells) / own.shape[1]))
-    for _ in range(ATTEMPTS):
-        heads = plan.layout.gated_heads(first, pairs, number)
-        met = _met(plan, wanted, heads)
-        rows = met if skip is not None else np.concatenate([own, met], axis=1)
-        cheap = np.ones(rows.shape[1])
-        found = _solved(plan, rows, cheap, cells, moved=moved, spacing=spacing)
-        if found is not None:
-            entries = found.entries
-            if skip is None:
-                skip = _Skip(entries[: own.shape[1]], found.spacing)
-                entries = entries[own.shape[1] :]
-            ones = np.ones((len(rows), 1), np.int8)
-            seen = Contexts(np.concatenate([ones, own, met], axis=1), following)
-            constant = np.zeros((1, entries.shape[1]))
-            together = np.concatenate([constant, skip.entries, entries])
-            return _Block(heads, entries, Part(seen, together, found.condition)), skip
-        pairs = max(pairs + 1, math.ceil(pairs * MORE_HEADS))
-    return None
-
-
-def _positions(plan: CompactPlan, number: int) -> Integers:
-    """Places of the contexts of a block."""
-    chosen: Integers = plan.wanted[_places(plan, plan.wanted) >> plan.layout.period == number]
-    return chosen
-
-
-def _places(plan: CompactPlan, wanted: Integers) -> Integers:
-    """The positions within their texts."""
-    starts = plan.text.starts
-    places: Integers = wanted - starts[np.searchsorted(starts, wanted, side="right") - 1]
-    return places
-
-
-def _own(plan: CompactPlan, wanted: Integers) -> Signs:
-    """The tokens themselves, without the constant and the digits of blocks (R, d')."""
-    layout, text = plan.layout, plan.text
-    tokens = plan.embedding[text.ids[wanted]]
-    tokens += layout.positions()[_places(plan, wanted)]
-    return tokens[:, 1 : layout.width - layout.blocks].astype(np.int8)
-
-
-def _met(plan: CompactPlan, wanted: Integers, heads: tuple[Array, Array]) -> Signs:
-    """What pairs of heads add: the differences of the tokens that they read (R, P (d - 1))."""
-    layout, text = plan.layout, plan.text
-    embedding, table = plan.embedding, layout.positions()
-    pairs = heads[0].shape[1]
-    queries, keys = (weights.reshape(-1, layout.width, 1) for weights in heads)
-    inner = slice(1, layout.width - layout.blocks)
-    places, parts = _places(plan, wanted), []
-    for own in np.split(np.arange(len(wanted)), np.flatnonzero(np.diff(wanted - places)) + 1):
-        start = int(wanted[own[0]] - places[own[0]])  # of one text
-        low = max(0, int(places[own[0]]) - layout.window + 1)
-        at = np.arange(low, int(places[own[-1]]) + 1)
-        tokens = embedding[text.ids[start + at]] + table[at]
-        picked = picks(tokens, queries, keys, layout.window).tokens[places[own] - low]
-        signs = tokens.astype(np.int8)[:, inner]
-        difference = signs[picked[:, :pairs]] - signs[picked[:, pairs:]]
-        parts.append(difference.reshape(len(own), -1))
-    return np.concatenate(parts)
+    found = _solved(plan, seen, cheap)
+    return None if found is None else assembled(plan, weights, seen, found)
 
 
 # `build_decoder(text, parameters="few")`: a decoder of few numbers, most of them short integers.
@@ -402,16 +218,14 @@ def _met(plan: CompactPlan, wanted: Integers, heads: tuple[Array, Array]) -> Sig
 # of signs, without a softmax (`compact_tokens`). The readout has few outputs: tokens are
 # points of a lattice, and the nearest one to the output is the next token (`Cells`). The shortest
 # real readout is found from Gram matrices that are exact in float32 (`shortest`), and rounded to
-# integers (`rounded`). Long texts are built block by block (`build_blocks`).
+# integers (`rounded`).
 #
 # The unembedding has k + 1 columns for k outputs. The last column of U is a single 1, which takes
 # the constant entry of the token: it adds -|c_v|^2 S to the logits.
 #
-# Source: Propositions 21.2 to 21.6 (proofs/21); the construction is ours.
+# Source: Propositions 21.2 to 21.5 (proofs/21); the construction is ours.
 
 
-LARGEST = 6144  # Positions of one system of equations; with more of them there are blocks
-BLOCK = 11  # Binary digits of a position within a block
 # Binary digits of the entries of U; float32 has all integers of 24.
 _FORMATS = {"int8": 7, "int16": 15, "float32": 24}
 # Of the spacing, as room for what float32 rounds; with more outputs less is needed.
@@ -419,6 +233,7 @@ _LARGEST_SHARE = 0.15
 _MOST_OUTPUTS = 8
 _WINDOW = 8  # Tokens that a position sees by default: readouts are shortest for 8
 _LARGEST_WINDOW = 256
+_BYTES = 24  # For each pair of positions: a Gram matrix in both precisions, and a factor
 
 
 def build_few(
@@ -443,16 +258,19 @@ def build_few(
     require_known("readout", readout, _FORMATS)
     wanted = text.different(window)
     order = order_of(following_of(text, wanted), text.end + 1)
-    long = len(wanted) > LARGEST and text.longest > 1 << BLOCK
-    layout = layout_of(text, window, seed, block=BLOCK if long else None)
-    build = build_blocks if long else build_dense
+    require_memory(
+        f"the equations of {len(wanted):,} positions",
+        _BYTES * len(wanted) ** 2,
+        "a shorter text, as Text.first makes it",
+    )
+    layout = layout_of(text, window, seed)
     counts = [outputs] if outputs else range(1, _MOST_OUTPUTS + 1)
     for count in counts:
         points, largest = points_of(order, count), 2.0 ** _FORMATS[readout]
         plan = CompactPlan(text, wanted, order, layout, points, bool(every), largest)
         if least_share(plan) > _LARGEST_SHARE:
             continue
-        built = build(plan)
+        built = build_dense(plan)
         if built is not None:
             return built
     raise PrecisionError(

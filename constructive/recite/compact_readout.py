@@ -230,24 +230,18 @@ def _metric(rows: Array, weights: Array, ridge: float) -> Array:
     return factor
 
 
-def rounded(
-    real: list[Shortest], share: float, spacing: int | None = None
-) -> tuple[Array, int] | None:
-    """Return the integers (K, k) of several outputs, and their spacing S; None if there are none.
+def rounded(real: list[Shortest], share: float) -> tuple[Array, int] | None:
+    """Return the integers (K, k) of several outputs at the least spacing S that is found, and S.
+
+    None if there are none.
 
     real: the shortest readout of each output
     share: of the spacing that each position needs as room, below 1/2
-    spacing: S; None for the least that is found
     """
     try:
         roundings = [_Rounding(each, share) for each in real]
     except LinAlgError:
         return None
-    return _finest(roundings) if spacing is None else _at(roundings, spacing)
-
-
-def _finest(roundings: list[_Rounding]) -> tuple[Array, int] | None:
-    """The integers of all outputs at the least spacing that is found."""
     guesses = [rounding.least() for rounding in roundings]
     if None in guesses:
         return None

@@ -5,9 +5,6 @@ sign, "not the most frequent token", and the binary digits of the token's place 
 frequency. A parity of i is the sign of the number of common binary digits of i and a mask: the
 lowest log2 w digits of i themselves, and then those of masks that the seed gives. All of these
 repeat with a power of two as their period.
-
-Gated heads belong to one block of a long text (Proposition 21.6). Binary digits of the block's
-number are signs of the token, too; outside its block a head reads the token with the smallest key.
 """
 
 import math
@@ -34,16 +31,14 @@ class Layout:
 
     window: int  # w, a power of two, 2 or more
     code: int  # signs of a token
-    parities: int  # signs of a position, the lowest log2 w digits among them, the blocks' apart
-    # the number of binary digits of a position that parities look at, the blocks' apart
-    period: int
-    blocks: int  # the number of binary digits of the number of a block; 0 for one block
+    parities: int  # signs of a position, the lowest log2 w digits among them
+    period: int  # the number of binary digits of a position that parities look at
     seed: int  # of masks and heads
 
     @property
     def width(self) -> int:
-        """d, odd; where there are blocks, even without the digits of these."""
-        return 1 + self.code + self.parities + self.blocks
+        """d, odd."""
+        return 1 + self.code + self.parities
 
     @property
     def digits(self) -> int:
@@ -51,8 +46,8 @@ class Layout:
         return self.window.bit_length() - 1
 
     def positions(self) -> Array:
-        """Return the table of positions (2^(period + blocks), d), zero for the token's own part."""
-        number = np.arange(1 << (self.period + self.blocks))
+        """Return the table of positions (2^period, d), zero for the token's own part."""
+        number = np.arange(1 << self.period)
         table = np.zeros((len(number), self.width), np.float32)
         first = 1 + self.code
         for column, mask in enumerate(self.masks(), start=first):
@@ -60,13 +55,12 @@ class Layout:
         return table
 
     def masks(self) -> list[int]:
-        """Return the masks of all parities, the digits of blocks last."""
+        """Return the masks of all parities."""
         low = [1 << place for place in range(self.digits)]
         drawn = drawn_signs("positions", self.seed, (2 * self.parities, self.period)) < 0
         numbers = drawn @ (1 << np.arange(self.period))
         more = [int(mask) for mask in dict.fromkeys(numbers.tolist()) if mask and mask not in low]
-        high = [1 << (self.period + place) for place in range(self.blocks)]
-        return (low + more)[: self.parities] + high
+        return (low + more)[: self.parities]
 
     def embedding(self, order: Integers) -> Array:
         """Return the rows of tokens (V, d), zero for the part of the position.
@@ -81,31 +75,10 @@ class Layout:
         return table
 
     def heads(self, count: int) -> tuple[Array, Array]:
-        """Return W_Q and W_K of heads without gates, both (count, d, 1)."""
+        """Return W_Q and W_K of heads, both (count, d, 1)."""
         shape = count, self.width, 1
         queries = SCALE * drawn_signs("W_Q", self.seed, shape)
         return queries, self._keys(drawn_signs("W_K", self.seed, shape))
-
-    def gated_heads(self, first: int, count: int, block: int) -> tuple[Array, Array]:
-        """Return W_Q and W_K of pairs of heads of one block, both (2, count, d, 1).
-
-        A pair has one key. Inside its block queries are opposite, so one head reads the token with
-        the largest key and the other one that with the smallest; outside both read the latter.
-
-        first: the number of the first pair among all;  block: the number of the block
-        """
-        shape = first + count, self.width, 1
-        queries, keys = (drawn_signs(name, self.seed, shape)[first:] for name in ("W_Q", "W_K"))
-        inner = self.width - self.blocks
-        queries[:, 0] = 0.0  # an odd number of signs is left
-        queries[:, inner:] = 0.0
-        keys[:, inner:] = 0.0
-        both = np.stack([queries, 0.0 - queries])
-        gate = float(inner // 2)
-        digits = 1.0 - 2.0 * (block >> np.arange(self.blocks) & 1)
-        both[:, :, inner:, 0] = gate * digits
-        both[:, :, 0] -= gate * self.blocks
-        return SCALE * both, np.stack([self._keys(keys)] * 2)
 
     def _keys(self, signs: Array) -> Array:
         """Signs (count, d, 1), times the sizes of entries of keys."""
@@ -116,14 +89,12 @@ class Layout:
         return signs * sizes[:, np.newaxis] + 0.0  # there is one zero
 
 
-def layout_of(text: Text, window: int, seed: int, *, block: int | None) -> Layout:
-    """Return the entries of tokens; with blocks, a position within one has `block` digits."""
+def layout_of(text: Text, window: int, seed: int) -> Layout:
+    """Return the entries of tokens."""
     code = 1 + max(1, (len(text.vocabulary) - 1).bit_length())
-    odd = block is None  # queries have an odd number of signs: with the constant, or without it
-    parities = _PARITIES + (code + _PARITIES + (not odd)) % 2
-    whole = max(_LEAST_PERIOD, window.bit_length() - 1, (text.longest - 1).bit_length())
-    blocks = 0 if block is None else whole - block
-    return Layout(window, code, parities, whole - blocks, blocks, seed)
+    parities = _PARITIES + (code + _PARITIES) % 2  # queries have an odd number of signs
+    period = max(_LEAST_PERIOD, window.bit_length() - 1, (text.longest - 1).bit_length())
+    return Layout(window, code, parities, period, seed)
 
 
 # Tokens as points of a lattice, and the cells in which an output gives a token.
@@ -147,10 +118,6 @@ class Cells(NamedTuple):
         """Which positions have an equation (N,)."""
         same: Booleans = self.lower == self.upper
         return same
-
-    def moved(self, offsets: Array) -> "Cells":
-        """Return the cells, moved by offsets in units of the spacing (N,)."""
-        return Cells(self.centres + offsets, self.lower + offsets, self.upper + offsets)
 
     def room(self, outputs: Array, spacing: float | Array) -> Array:
         """Return the distance of outputs to the border of their cells, negative outside.

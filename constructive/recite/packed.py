@@ -36,8 +36,8 @@ def drawn_signs(name: str, seed: int, shape: tuple[int, ...]) -> Array:
 # What stores a column of numbers: rules, and the bits that they read.
 #
 # A rule says in a few integers, its parameters, how a column is made, and which bits it takes from
-# the file. `formulas` take none, `numbers` store each entry. A new rule is a class, and a line in
-# `registry`. The checker reads them by itself (`checker/packed.py`).
+# the file. Formulas take none, other rules store each entry. A new rule is a class, and a line in
+# `RULES`. The checker reads them by itself (`checker/packed.py`).
 
 
 BitArray = npt.NDArray[np.uint8]
@@ -103,10 +103,6 @@ class Rule(ABC):
     name: str  # in files
     # entries of a column that are stored, per row: 0 for a formula, else 1
     numbers: ClassVar[int] = 0
-
-    def counted(self, rows: int) -> int:
-        """Count the entries of a column of so many rows that are stored."""
-        return self.numbers * rows
 
     @abstractmethod
     def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:
@@ -390,46 +386,6 @@ def _fields(bits: Bits, count: int, width: int) -> Array:
     return numbers
 
 
-# Columns whose second half follows from the first one, as those of heads in pairs.
-
-
-class Paired(Rule):
-    """The last half of the rows is plus or minus the rows before it, which another rule gives.
-
-    A row in front of both halves, as in U, belongs to those of the other rule.
-    """
-
-    def __init__(self, rule: Rule) -> None:
-        self.name, self.rule = f"paired {rule.name}", rule
-
-    def counted(self, rows: int) -> int:
-        return self.rule.counted(rows - rows // 2)
-
-    def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:
-        half = len(values) // 2
-        first = len(values) - half
-        for sign in (1, -1):
-            if half and (sign * values[first - half : first] == values[first:]).all():
-                inner = self.rule.store(values[:first], index, _rows(matrix, first))
-                return None if inner is None else Stored((sign, *inner.parameters), inner.bits)
-        return None
-
-    def read(self, parameters: tuple[int, ...], bits: Bits, index: int, matrix: Matrix) -> Array:
-        sign, *inner = parameters
-        half = matrix.shape[0] // 2
-        first = matrix.shape[0] - half
-        if sign not in (1, -1):
-            raise ValueError("the sign of its pairs is none")
-        given = self.rule.read(tuple(inner), bits, index, _rows(matrix, first))
-        column: Array = np.concatenate([given, sign * given[first - half :] + 0.0])
-        return column
-
-
-def _rows(matrix: Matrix, count: int) -> Matrix:
-    """The first rows of a matrix."""
-    return dataclasses.replace(matrix, shape=(count, matrix.shape[1]))
-
-
 # The rules that store columns. A new one is a class, and a line here.
 
 
@@ -443,11 +399,8 @@ RULES: dict[str, Rule] = {
         OrderParity(),
         Parabola(),
         DrawnSigns(),
-        Paired(DrawnSigns()),
         Places(),
-        Paired(Fields()),
         Fields(),
-        Paired(Coded()),
         Coded(),
         FLOATS,
     )
@@ -502,7 +455,7 @@ def pack(tensors: Mapping[str, Array], seed: int) -> Packed:
             key, best = min(_candidates(values, index, matrix), key=_size)
             listed.append((key, *best.parameters))
             bits.append(best.bits)
-            count += RULES[key].counted(len(values))
+            count += RULES[key].numbers * len(values)
             if order is None:  # the first column of the unembedding gives it to all others
                 order = order_of(values)
                 matrix = dataclasses.replace(matrix, order=order)
@@ -548,6 +501,9 @@ def _listed(runs: list[Any], name: str, count: int) -> list[tuple[str, tuple[int
         raise ValueError(f"{name} has {shown(count)} columns, more than {MOST_COLUMNS}")
     if not all(is_integer(n) and n > 0 for n in times) or sum(times) != count:
         raise ValueError(f"its rules for {name} are not those of {count} columns")
+    unknown = [run[1] for run in runs if run[1] not in RULES]
+    if unknown:
+        raise ValueError(f"{shown(unknown[0])} is not a rule of columns")
     parameters = [n for run in runs for n in run[2:]]
     if not all(is_integer(n) and abs(n) < 1 << _PARAMETER_BITS - 1 for n in parameters):
         raise ValueError(f"the rules for {name} have other parameters than integers of 32 bits")

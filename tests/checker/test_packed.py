@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from constructive import Decoder, FormatError, Text, build_decoder
-from constructive.recite import compact as construction
 from constructive.recite import decoder as decoders
 from constructive.recite.packed import NAMES, drawn_signs, order_of, pack, packable, parity, unpack
 from constructive.support.tensors import serialized
@@ -81,8 +80,6 @@ RULES = {
     "parity": st.tuples(st.integers(0, 9), st.integers(-3, 3)),
     "order": st.tuples(st.integers(0, 9), st.integers(-3, 3)),
     "parabola": st.tuples(st.integers(-3, 3), st.integers(-3, 3)),
-    "paired drawn": st.tuples(st.sampled_from([1, -1]), st.integers(-1, 2)),
-    "paired integers": st.tuples(st.sampled_from([1, -1]), st.integers(0, 3)),
 }
 ONE = {
     name: {"shape": [2] + [1] * (1 + (name in {"W_Q", "W_K"})), "columns": [[1, "constant", 1]]}
@@ -336,12 +333,12 @@ REFUSED = {
     "a row that is not there": (([1, C, 1, 2, 5],), {}, "out of bounds|row"),
     "a mask below zero": (([1, "parity", -1, 1],), {}, "mask"),
     "one row beyond 2^24": (([1, C, 1, 0, 1 << 25],), {}, "beyond"),
-    "another sign": (([1, "paired drawn", 0, 1],), {}, "sign"),
     "two parameters of one or three": (([1, C, 1, 1],), {}, "rule"),
     "floats have none": (([1, "floats", 1],), {}, "rule"),
     "a Boolean": (([1, C, True],), {}, "rule"),
     "32 bits": (([1, "parity", 1 << 31, 1],), {}, "rule"),
-    "a name that is no rule": (([1, "formula", 1],), {}, "formula"),
+    "a name that is not a rule": (([1, "formula", 1],), {}, "'formula' is not a rule"),
+    "a rule of earlier files": (([1, "paired drawn", 1, 1],), {}, "'paired drawn' is not a rule"),
     "no order": (([1, "order", 1, 1],), {"name": "unembedding", "shape": [2, 1]}, "order"),
     "an order of fewer": (([1, "order", 1, 1],), {"shape": [3, 1]}, "order"),
     "a line of one": (([1, "parabola", 1, 1],), {"shape": [1, 1]}, "order"),
@@ -419,51 +416,3 @@ def test_descriptions_that_are_cut_off(checker):
     ):
         with refused("cut off"):
             checker.packed.described(other, most)
-
-
-# Heads in pairs are stored once: in files, and as the checker reads them.
-
-
-@pytest.fixture(scope="module")
-def in_blocks():
-    words = Text.of([(7 * i * i + i // 3) % 11 for i in range(200)])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(construction, "LARGEST", 60)
-        patch.setattr(construction, "BLOCK", 6)
-        return build_decoder(words, parameters="few")
-
-
-def test_decoders_in_blocks_come_back_here_and_in_the_checker(checker, in_blocks):
-    packed = pack(in_blocks.tensors, 0)
-    rules = json.loads(json.dumps(packed.rules))
-    bits = np.packbits(packed.bits, bitorder="little")
-    for read in (unpack(packed.rules, packed.bits, 0), checker.packed.read(rules, bits, 0)):
-        for name, array in in_blocks.tensors.items():
-            assert np.array_equal(read[name].view("u4"), array.view("u4"))
-
-
-def test_pairs_count_once(in_blocks):
-    packed = pack(in_blocks.tensors, 0)
-    kinds = {name: {run[1] for run in about["columns"]} for name, about in packed.rules.items()}
-    assert "paired drawn" in kinds["W_Q"]
-    assert "paired drawn" in kinds["W_K"]
-    assert kinds["U"] & {"paired integers", "paired fields"}
-    readout = in_blocks.layer.readout_weights
-    assert packed.num_stored < len(readout)
-
-
-@pytest.mark.parametrize(("sign", "front"), [(1, 0), (-1, 0), (1, 1), (-1, 1)])
-def test_halves_with_a_sign(sign, front):
-    rng = np.random.default_rng(0)
-    first = rng.integers(-50, 50, (front + 8, 3)).astype(np.float32)
-    tensors = dict.fromkeys(("unembedding", "embedding", "positions"), first)
-    heads = 3 * drawn_signs("W_Q", 5, (8, 3))
-    tensors["W_Q"] = tensors["W_K"] = np.concatenate([heads, sign * heads])[:, :, np.newaxis]
-    tensors["U"] = np.concatenate([first[:1], first[-8:], sign * first[-8:] + 0.0])
-    packed = pack(tensors, 5)
-    assert [run[1:] for run in packed.rules["W_Q"]["columns"]] == [["paired drawn", sign, 3]]
-    assert {run[1] for run in packed.rules["U"]["columns"]} <= {"paired integers", "paired fields"}
-    assert all(np.array_equal(unpack(packed.rules, packed.bits, 5)[n], tensors[n]) for n in tensors)
-    tensors["U"] = tensors["U"].copy()
-    tensors["U"][-1] += 1
-    assert all("paired" not in run[1] for run in pack(tensors, 5).rules["U"]["columns"])

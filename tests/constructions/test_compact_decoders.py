@@ -9,10 +9,10 @@ from test_decoder import TEXTS
 from constructive import ParameterError, PrecisionError, Text, build_decoder
 from constructive.exact.softmax import Floats
 from constructive.layers.attention import CausalView, attend
-from constructive.recite import compact
 from constructive.recite.causal import LEAD, picks, read
 from constructive.recite.compact_readout import nearest_plane, polished, solve_cells
 from constructive.recite.compact_tokens import base_of, cells_of, points_of
+from constructive.support import errors
 
 ENGLISH = (Path(__file__).parents[2] / "LICENSE").read_text()
 
@@ -80,16 +80,6 @@ def test_formats_bound_the_entries():
         build_decoder(text, parameters="few", readout="int8", outputs=1)
 
 
-@pytest.mark.parametrize("options", [{}, {"outputs": 2, "every": True}], ids=str)
-def test_long_texts_are_built_block_by_block(options, monkeypatch):
-    monkeypatch.setattr(compact, "LARGEST", 100)
-    monkeypatch.setattr(compact, "BLOCK", 6)
-    text = english(300)
-    decoder = build_decoder(text, parameters="few", **options)
-    assert decoder.layer.num_heads % 2 == 0
-    assert_recites(decoder, text)
-
-
 @pytest.mark.parametrize(
     ("options", "word"),
     [
@@ -101,6 +91,13 @@ def test_long_texts_are_built_block_by_block(options, monkeypatch):
 def test_options_are_looked_at(options, word):
     with pytest.raises(ParameterError, match=word):
         build_decoder(english(9), **{"parameters": "few"} | options)
+
+
+def test_texts_whose_equations_do_not_fit_into_memory(monkeypatch):
+    monkeypatch.setattr(errors, "physical_memory", lambda: 24 * 300**2 - 1)
+    build_decoder(english(299), parameters="few")
+    with pytest.raises(ParameterError, match="the equations of 300 positions"):
+        build_decoder(english(300), parameters="few")
 
 
 def test_points_are_the_digits_of_places():
@@ -161,15 +158,6 @@ def test_single_steps_leave_room_or_give_up():
     assert polished(rows, start, cells, 4.0, 1.9) is None
 
 
-def test_first_positions_of_blocks_may_be_followed_by_anything(monkeypatch):
-    monkeypatch.setattr(compact, "LARGEST", 60)
-    monkeypatch.setattr(compact, "BLOCK", 6)
-    text = Text.of([(7 * i * i + i // 3) % 11 for i in range(200)])
-    decoder = build_decoder(text, parameters="few")
-    assert decoder.layer.readout_weights[1:11].any()  # of the token itself
-    assert_recites(decoder, text)
-
-
 # Saturated heads read one token: integers, balls and floats agree, and near misses are refused.
 
 
@@ -222,11 +210,3 @@ def test_what_the_proposition_does_not_allow_is_refused(array, place, change, wo
     with pytest.raises(PrecisionError, match=word) as error:
         picks(*arrays, WINDOW)
     assert error.value.witness is not None
-
-
-def test_a_small_lead_before_the_first_position_does_not_matter():
-    tokens, queries, keys = drawn()
-    tokens[1] = tokens[0]  # one key twice
-    with pytest.raises(PrecisionError, match="lead"):
-        picks(tokens, queries, keys, 2)
-    assert picks(tokens, queries, keys, 2, first=3).lead >= LEAD
