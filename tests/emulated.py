@@ -615,19 +615,18 @@ class Program:
     def _sources(self, made, logits, x, readout, o):
         """Trees whose results are added, with their arrays: one of z, or of heads and of x."""
         heads, width = logits.array.shape[2], x.array.shape[2]
-        skipped = len(readout) - heads * width
         own = Labelled(x.array, "tid")
         if "z" in leaves(self.outputs):
             z = turned(made.evaluate(("a", "x"), {"a": logits, "x": x}, "tihd"), "tihd")
-            parts = [own.array] * (skipped > 0) + [z.reshape(*own.array.shape[:2], -1)]
+            parts = own.array, z.reshape(*own.array.shape[:2], -1)
             whole = Labelled(np.concatenate(parts, axis=2), "tik")
             return [(self.outputs, {"z": whole, "U": Labelled(readout, "ko"), "O": o})]
-        by_head = Labelled(readout[skipped:].reshape(heads, width, -1), "hdo")
-        found = [(self.outputs, {"a": logits, "x": x, "U": by_head, "O": o})]
-        if skipped:
-            rows = Labelled(readout[:skipped], "do")
-            found.append(((("x", "U"), "O"), {"x": own, "U": rows, "O": o}))
-        return found
+        by_head = Labelled(readout[width:].reshape(heads, width, -1), "hdo")
+        rows = Labelled(readout[:width], "do")
+        return [
+            (self.outputs, {"a": logits, "x": x, "U": by_head, "O": o}),
+            ((("x", "U"), "O"), {"x": own, "U": rows, "O": o}),
+        ]
 
     @staticmethod
     def _added(made, sources, wanted):

@@ -38,25 +38,24 @@ from constructive.support.errors import (
 #
 #     alpha_h = softmax of x_j . W_K W_Q^T x_i over the j which i sees
 #     z_h     = sum_j alpha_hj x_j
-#     f_i     = U^T (x_i, z_1, ..., z_H)       with the skip connection; without it U^T (z_1, ...)
+#     f_i     = U^T (x_i, z_1, ..., z_H)       with the skip connection x_i
 #
 # The logits carry no factor 1/sqrt(d_h). For almost all sequences and almost all weights the rows
-# of all S N positions have rank min((H + 1) d, min(S, d) + S (N - 1)), with a skip connection, and
-# no weights give more (Theorem 12, proofs/17): so about N / d heads hold a text, whatever it is.
+# of all S N positions have rank min((H + 1) d, min(S, d) + S (N - 1)), and no weights give more
+# (Theorem 12, proofs/17): so about N / d heads hold a text, whatever it is.
 
 
 @dataclass(frozen=True, eq=False)
 class CausalLayer(HeadShapes):
-    """Causal multi-head attention with an effective readout, as plain arrays of one dtype.
+    """Causal multi-head attention with a skip connection and an effective readout, as plain arrays.
 
-    The arrays are read-only copies of what was given; the layer computes in their dtype.
+    The arrays are read-only copies of what was given; the layer computes in their one dtype.
 
     Attributes:
         query_weights: W_Q (H, d, d_h)
         key_weights: W_K (H, d, d_h)
-        readout_weights: U (K, d_out), K = (H + 1) d with the skip connection, else H d
+        readout_weights: U (K, d_out) of x_i and all heads, K = (H + 1) d
         window: how many positions one sees, itself among them; None for all up to itself
-        skip: whether the readout sees x_i, too
 
     Raises:
         ParameterError: for what is not an array, shapes that do not fit, dtypes other than float32
@@ -65,7 +64,7 @@ class CausalLayer(HeadShapes):
 
     Example:
         >>> zeros = np.zeros((1, 1, 1))
-        >>> layer = CausalLayer(zeros, zeros, np.array([[1.0]]), skip=False)
+        >>> layer = CausalLayer(zeros, zeros, np.array([[0.0], [1.0]]))
         >>> layer([[[3.0], [5.0], [1.0]]]).tolist()  # uniform attention: means of what came before
         [[[3.0], [4.0], [3.0]]]
     """
@@ -74,14 +73,13 @@ class CausalLayer(HeadShapes):
     key_weights: Array
     readout_weights: Array
     window: int | None = None
-    skip: bool = True
 
     def __post_init__(self) -> None:
         for name in ("query_weights", "key_weights", "readout_weights"):
             object.__setattr__(self, name, private(name, getattr(self, name)))
         if self.window is not None:
             require_positive(window=self.window)
-        _check(self.tensors, skip=self.skip)
+        _check(self.tensors)
 
     @property
     def tensors(self) -> dict[str, Array]:
@@ -91,7 +89,7 @@ class CausalLayer(HeadShapes):
     @property
     def width(self) -> int:
         """d, the number of entries of a token."""
-        return len(self.readout_weights) // (self.num_heads + self.skip)
+        return len(self.readout_weights) // (self.num_heads + 1)
 
     @property
     def target_dim(self) -> int:
@@ -101,7 +99,7 @@ class CausalLayer(HeadShapes):
     @property
     def inner_dim(self) -> int:
         """K, the number of entries of the representation."""
-        return (self.num_heads + self.skip) * self.width
+        return len(self.readout_weights)
 
     def __call__(self, sequences: npt.ArrayLike, *, block_bytes: int = BLOCK_BYTES) -> Array:
         """Evaluate f at all positions of all sequences: (S, N, d_out).
@@ -149,9 +147,8 @@ class CausalLayer(HeadShapes):
         """Which positions of which sequences, and their representation, a few at a time."""
         weights, view = (self.query_weights, self.key_weights), CausalView(tokens, self.window)
         for chunk in attend(Floats(tokens.dtype), weights, view, chunk_bytes=block_bytes):
-            z = flat(chunk.representation)
-            own = tokens[chunk.rows]
-            yield chunk.rows, np.concatenate([own, z], axis=2) if self.skip else z
+            own, z = tokens[chunk.rows], flat(chunk.representation)
+            yield chunk.rows, np.concatenate([own, z], axis=2)
 
     def checked(self, sequences: npt.ArrayLike) -> Array:
         """Sequences as an array of the layer's dtype."""
@@ -165,17 +162,16 @@ class CausalLayer(HeadShapes):
         return tokens.astype(self.query_weights.dtype, copy=False)
 
 
-def _check(tensors: dict[str, Array], *, skip: bool) -> None:
+def _check(tensors: dict[str, Array]) -> None:
     """Raise ParameterError for weights which do not fit together."""
     w_q, w_k, readout = (tensors[name] for name in ("W_Q", "W_K", "U"))
     shapes = {name: array.shape for name, array in tensors.items()}
     fits = w_q.ndim == 3 and w_q.shape == w_k.shape and readout.ndim == 2 and w_q.size
-    if not fits or readout.shape[0] != (len(w_q) + skip) * w_q.shape[1] or not readout.size:
-        rows = "(H + 1) d" if skip else "H d"
+    if not fits or readout.shape[0] != (len(w_q) + 1) * w_q.shape[1] or not readout.size:
         raise ParameterError(
             f"weights have shapes {shapes}",
             witness=shapes,
-            suggestion=f"W_Q and W_K (H, d, d_h), U ({rows}, d_out)",
+            suggestion="W_Q and W_K (H, d, d_h), U ((H + 1) d, d_out)",
         )
     require_floats(tensors)
 

@@ -155,7 +155,7 @@ class Decoder(Rebuilt, Shown):
     Attributes:
         embedding: a row for each token (V, d)
         positions: a row for each position (L, d)
-        layer: the weights, with the skip connection; its window is that of the decoder
+        layer: the weights; its window is that of the decoder
         unembedding: a row for each token, and one for the end of a text (V + 1, d)
         vocabulary: the tokens
         unit: what a token is: "words", "bytes" or "ids"
@@ -165,9 +165,8 @@ class Decoder(Rebuilt, Shown):
         remembered: what was computed of these weights and is asked for again, such as margins
 
     Raises:
-        ParameterError: for arrays whose shapes or dtypes do not fit, a layer without a skip
-            connection, an unknown unit, a vocabulary which is none of that unit, and a longest
-            text that is not a positive integer
+        ParameterError: for arrays whose shapes or dtypes do not fit, an unknown unit, a vocabulary
+            which is none of that unit, and a longest text that is not a positive integer
     """
 
     embedding: Array
@@ -192,14 +191,8 @@ class Decoder(Rebuilt, Shown):
         self._require_parts()
 
     def _require_parts(self) -> None:
-        """Require a skip connection, and arrays that fit the tokens: ParameterError."""
+        """Require arrays that fit the tokens: ParameterError."""
         layer, tensors, count = self.layer, self.tensors, len(self.vocabulary)
-        if not layer.skip:
-            raise ParameterError(
-                "the layer of a decoder has no skip connection",
-                witness=layer.inner_dim,
-                suggestion="CausalLayer(..., skip=True), with a readout of (H + 1) d rows",
-            )
         shapes = {name: array.shape for name, array in tensors.items()}
         positions = len(self.positions)
         wanted = {

@@ -16,11 +16,11 @@ SEEDS = st.integers(0, 2**32 - 1)
 WINDOWS = st.sampled_from([None, 1, 2, 3, 100])
 
 
-def random_layer(rng, *, heads=2, width=3, head_dim=2, outputs=4, window=None, skip=True):
+def random_layer(rng, *, heads=2, width=3, head_dim=2, outputs=4, window=None):
     draw = rng.standard_normal
     return CausalLayer(
         draw((heads, width, head_dim)), draw((heads, width, head_dim)),
-        draw(((heads + skip) * width, outputs)), window, skip,
+        draw(((heads + 1) * width, outputs)), window,
     )  # fmt: skip
 
 
@@ -30,16 +30,16 @@ def by_definition(layer, sequence):
     for i, query in enumerate(sequence):
         first = 0 if layer.window is None else max(0, i + 1 - layer.window)
         _, z = attended(layer, sequence[first : i + 1], query)
-        rows.append(np.concatenate([query, z.ravel()]) if layer.skip else z.ravel())
+        rows.append(np.concatenate([query, z.ravel()]))
     return np.array(rows)
 
 
 @settings(max_examples=60)
-@given(SEEDS, st.integers(1, 4), st.integers(1, 9), WINDOWS, st.booleans(),
+@given(SEEDS, st.integers(1, 4), st.integers(1, 9), WINDOWS,
        st.sampled_from([1, 100, 1000, 1 << 25]))  # fmt: skip
-def test_forward_pass_is_the_definition(seed, count, length, window, skip, block_bytes):
+def test_forward_pass_is_the_definition(seed, count, length, window, block_bytes):
     rng = np.random.default_rng(seed)
-    layer = random_layer(rng, window=window, skip=skip)
+    layer = random_layer(rng, window=window)
     sequences = rng.standard_normal((count, length, 3))
     wanted = np.array([by_definition(layer, sequence) for sequence in sequences])
     z = layer.intermediate(sequences, block_bytes=block_bytes)
@@ -64,7 +64,6 @@ def test_single_precision_stays_single():
         ({"query_weights": np.zeros((2, 3, 1))}, "weights have shapes"),
         ({"key_weights": np.zeros((2, 4, 2))}, "weights have shapes"),
         ({"readout_weights": np.zeros((6, 4))}, r"weights have shapes(.|\n)*\(H \+ 1\) d"),
-        ({"readout_weights": np.zeros((9, 4)), "skip": False}, r"U \(H d, d_out\)"),
         ({"readout_weights": np.zeros((9, 0))}, "weights have shapes"),
         ({"query_weights": np.zeros((2, 3, 2), np.float32)}, "dtypes"),
         ({"readout_weights": np.full((9, 4), np.nan)}, r"U\[0, 0\] is nan"),
@@ -75,7 +74,7 @@ def test_single_precision_stays_single():
 def test_weights_which_do_not_fit(change, words):
     given_ = {
         "query_weights": np.zeros((2, 3, 2)), "key_weights": np.zeros((2, 3, 2)),
-        "readout_weights": np.zeros((9, 4)), "window": None, "skip": True,
+        "readout_weights": np.zeros((9, 4)), "window": None,
     }  # fmt: skip
     with pytest.raises(ParameterError, match=words):
         CausalLayer(**{**given_, **change})
@@ -99,7 +98,7 @@ def rank_modulo(layer, tokens, first):
     exponent = modular.least_exponent(tokens)
     arithmetic = Residues(Point(PRIME, 12345), exponent, exponent)
     weights, view = (layer.query_weights, layer.key_weights), CausalView(tokens)
-    own = layer.skip * layer.width
+    own = layer.width
     every = np.divmod(np.arange(layer.inner_dim - own), layer.width)
     out[..., :own] = modular.residues(tokens, PRIME)[..., :own]
     for chunk in attend(arithmetic, weights, view):
@@ -108,15 +107,14 @@ def rank_modulo(layer, tokens, first):
 
 
 @pytest.mark.parametrize(
-    ("count", "heads", "head_dim", "skip"),
-    [(1, 1, 1, True), (1, 3, 3, False), (2, 2, 3, True), (5, 2, 1, False)],
+    ("count", "heads", "head_dim"), [(1, 1, 1), (1, 2, 3), (2, 2, 3), (5, 1, 1)]
 )
-def test_rank_at_the_bound_and_one_beyond(count, heads, head_dim, skip):
+def test_rank_at_the_bound_and_one_beyond(count, heads, head_dim):
     """All positions: min(K, min(S, d) + S (n - 1)); without the first ones min(K, S (n - 1))."""
     rng, width = np.random.default_rng(3), 3
-    inner = (heads + skip) * width
+    inner = (heads + 1) * width
     weights = rng.integers(-9, 10, (2, heads, width, head_dim)).astype(float)
-    layer = CausalLayer(*weights, np.zeros((inner, 1)), skip=skip)
+    layer = CausalLayer(*weights, np.zeros((inner, 1)))
     longest = 2 + inner // count  # rows at n - 1 of them, n, and n + 1
     for length in range(max(1, longest - 2), longest + 2):
         tokens = rng.integers(-9, 10, (count, length, width)).astype(float)

@@ -30,13 +30,12 @@ class DecoderCase(NamedTuple):
     def bounds(self, model):
         """Of the difference of both logits: (N,)."""
         tokens, (w_q, w_k, readout) = self.tokens[0], self.layer.tensors.values()
-        skipped = np.zeros(((not self.layer.skip) * tokens.shape[1], readout.shape[1]), np.float32)
         weights = {
             "embedding": np.zeros_like(tokens[:1]),
             "positions": tokens,
             "W_Q": w_q,
             "W_K": w_k,
-            "U": np.concatenate([skipped, readout]),
+            "U": readout,
             "unembedding": self.unembedding,  # of the one token, and of the end
         }
         ids = np.zeros(len(tokens), dtype=int)
@@ -55,9 +54,7 @@ class DecoderCase(NamedTuple):
 
     def truth(self):
         double = CausalLayer(
-            *(w.astype(float) for w in self.layer.tensors.values()),
-            self.layer.window,
-            self.layer.skip,
+            *(w.astype(float) for w in self.layer.tensors.values()), self.layer.window
         )
         return double(self.tokens.astype(float))[0] @ self.unembedding.T.astype(float)
 
@@ -95,12 +92,13 @@ def decoder_case(rng, storage, most=4, longest=7):
         (rng.integers(-(2**bits), 2**bits + 1, (heads, width, inner)) * units) for _ in range(2)
     )
     kinds = rng.choice(KINDS, 2)
-    skip = bool(rng.random() < 0.7)
-    readout = entries(rng, ((heads + skip) * width, outputs), kinds[0])
+    readout = entries(rng, ((heads + 1) * width, outputs), kinds[0])
+    if rng.random() < 0.3:
+        readout[:width] = 0.0
     rows = entries(rng, (2, outputs), kinds[1])
     readout, rows = (rounded(each.astype(np.float32), storage) for each in (readout, rows))
     window = None if rng.random() < 0.7 else int(rng.integers(1, length + 1))
-    layer = CausalLayer(w_q.astype(np.float32), w_k.astype(np.float32), readout, window, skip)
+    layer = CausalLayer(w_q.astype(np.float32), w_k.astype(np.float32), readout, window)
     return DecoderCase(layer, rows, tokens.astype(np.float32))
 
 
@@ -143,7 +141,7 @@ def moved(case, rng):
     if rng.random() < 0.3:
         signs = rng.choice([-1.0, 1.0], case.tokens.shape[2]).astype(np.float32)
         case = case._replace(tokens=np.where(rng.random() < 0.5, abs(case.tokens), 1) * signs)
-    layer = CausalLayer(*weights[:3], case.layer.window, case.layer.skip)
+    layer = CausalLayer(*weights[:3], case.layer.window)
     return DecoderCase(layer, weights[3], case.tokens.astype(np.float32))
 
 
@@ -231,10 +229,10 @@ def decoder_head(tokens, unit):
     weights[0, 0, 0] = 1.0
     keys = weights * np.float32(unit)
     asked = weights.copy()
-    readout = np.zeros((2, 1), np.float32)
-    readout[1] = 1.0
+    readout = np.zeros((4, 1), np.float32)
+    readout[3] = 1.0
     rows = np.array([[1.0], [0.0]], np.float32)
-    made = CausalLayer(asked, keys, readout, skip=False)
+    made = CausalLayer(asked, keys, readout)
     return DecoderCase(made, rows, np.asarray(tokens, np.float32)[None])
 
 
