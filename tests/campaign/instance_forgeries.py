@@ -19,6 +19,7 @@ import instance_judge
 import numpy as np
 import onnx
 from forgeries import Case
+from google.protobuf.message import DecodeError
 from mutations import pick, spoil
 from onnx import helper, numpy_helper
 
@@ -580,7 +581,7 @@ def forgery(rng, ways=FORGERIES):
         for _ in range(rng.choice([1, 2], p=[0.8, 0.2])):
             try:
                 found = pick(rng, ways)(rng, folder)
-            except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+            except (ValueError, KeyError, TypeError, IndexError, AttributeError, DecodeError):
                 continue  # a second change of what the first one spoilt
             words += [found] if found else []
     if rng.random() < 0.95:
