@@ -42,7 +42,7 @@ _HOMES = {
     "RationalLayer": "constructions.rational",
     "build_rational": "constructions.rational",
     "BuildRecord": "layers.record",
-    "DecoderRecord": "layers.record",
+    "DecoderRecord": "recite.decoder",
     "HeadRecord": "layers.record",
     "TrainedRecord": "layers.record",
     "build_sequence_memorizer": "sequences.build",
@@ -100,13 +100,13 @@ if TYPE_CHECKING:
     from constructive.layers.memorizer import HeadRecipe as HeadRecipe
     from constructive.layers.memorizer import Memorizer as Memorizer
     from constructive.layers.record import BuildRecord as BuildRecord
-    from constructive.layers.record import DecoderRecord as DecoderRecord
     from constructive.layers.record import HeadRecord as HeadRecord
     from constructive.layers.record import TrainedRecord as TrainedRecord
     from constructive.recite.build import build_decoder as build_decoder
     from constructive.recite.causal import CausalLayer as CausalLayer
     from constructive.recite.corpus import Text as Text
     from constructive.recite.decoder import Decoder as Decoder
+    from constructive.recite.decoder import DecoderRecord as DecoderRecord
     from constructive.sequences.build import build_sequence_memorizer as build_sequence_memorizer
     from constructive.sequences.examples import SequenceDataset as SequenceDataset
     from constructive.sequences.memorizer import SequenceMemorizer as SequenceMemorizer

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 
 from constructive import CausalLayer, Decoder, Text
-from constructive.layers.record import DecoderRecord
 from constructive.recite.causal import read
+from constructive.recite.decoder import DecoderRecord
 from constructive.recite.packed import drawn_signs
 
 WINDOW = 8

@@ -15,9 +15,11 @@ from .margins import Margins as Margins
 from .modular import VANISHES as VANISHES
 from .near import distances as distances
 from .paired import PairedLayer as PairedLayer
+from .sequences import Sequences as Sequences
 from .verify import STATEMENTS as STATEMENTS
 from .verify import check as check
 from .verify import decoder as decoder
 from .verify import layer as layer
 from .verify import paired_layer as paired_layer
+from .verify import sequence_memorizer as sequence_memorizer
 from .verify import verify as verify

@@ -3,12 +3,14 @@
 import hashlib
 import json
 import re
+from copy import copy
 from fractions import Fraction
+from functools import cached_property
 from math import isqrt, lcm
 
 import numpy as np
 
-from .claim import About, Claim
+from .claim import About, Claim, Refuted, Shown
 from .files import announce, read_json, require, same, silent
 
 # Long numbers of many examples: Python's integers and Fractions, counted before they are computed.
@@ -82,8 +84,9 @@ class Column:
 
     def relu(self):
         """max(x, 0), which is no longer."""
-        self.entries = np.maximum(self.entries, 0)
-        return self
+        found = copy(self)
+        found.entries = np.maximum(self.entries, 0)
+        return found
 
 
 def affine(rows, x, count, work):
@@ -91,6 +94,9 @@ def affine(rows, x, count, work):
     found, held = [], sum(column.size for column in x)
     for names, values, bias in rows:
         parts = [x[name] for name in names]
+        if list(values) == [1] and not bias:
+            found.append(parts[0])  # a copy
+            continue
         lengths = [(length(value), part.bits) for value, part in zip(values, parts, strict=True)]
         whole_numbers = all(type(v) is int for v in (*values, bias))
         whole_numbers = whole_numbers and all(part.integers for part in parts)
@@ -100,7 +106,7 @@ def affine(rows, x, count, work):
         work.hold(held + 3 * count * (longest // 8 + 48))
         total = np.full(count, bias, dtype=object)
         for value, part in zip(values, parts, strict=True):
-            total = total + value * part.entries
+            total = total + (part.entries if value == 1 else value * part.entries)
         total = total if whole_numbers else np.frompyfunc(whole, 1, 1)(total)
         found.append(Column(total, whole_numbers))
         held += found[-1].size
@@ -189,9 +195,11 @@ class Network:
         x = affine(maps[0], x, count, work)
         for first, second in zip(maps[1:-1:2], maps[2:-1:2], strict=True):
             units = [column.relu() for column in affine(first, x, count, work)]
-            added = affine(second, units, count, work)
-            pairs = [([k, k + len(x)], [1, 1], 0) for k in range(len(x))]
-            x = affine(pairs, x + added, count, work)
+            rows = [
+                ([*names, len(units) + k], [*values, 1], bias)  # what was there is added
+                for k, (names, values, bias) in enumerate(second)
+            ]
+            x = affine(rows, units + x, count, work)
         return affine(maps[-1], x, count, work)
 
 
@@ -277,15 +285,46 @@ class Size(Claim):
     name = "size"
     statement = "{} non-zero parameters <= {}: Theorem 7 for {}"
 
+    unshown = "non-zero parameters are no more than Theorem 7 says"
+    shown = ()  # the numbers of the statement, once they are known to be possible
+
+    def numbers(self, about):
+        del about
+        return self.shown
+
     def check(self, about):
-        return check_size(self.evidence, *about.problem)
+        nonzero, bound = about.problem[0].nonzero, check_size(self.evidence, *about.problem)
+        named = ", ".join(f"{name} {self.evidence[name]}" for name in NAMES)
+        self.shown = nonzero, bound, named
+        if nonzero > bound:
+            raise Refuted(f"{nonzero} parameters, above {bound}", nonzero)
+        return Shown(self.shown, "sizes that these data and this network may have")
+
+
+def require_sizes(evidence):
+    sizes = dict(evidence)
+    require(set(sizes) == set(NAMES), "the evidence names other sizes")
+    require(all(type(x) is int and x >= 0 for x in sizes.values()), "a size is not a number")
+    return sizes
+
+
+def bound_of(sizes):
+    """Theorem 7's formula."""
+    bound = 4 * (sizes["width"] + 1) + 14 * sizes["token_bits"] + 2
+    bound += 14 * (sizes["sum_bits"] + sizes["key_bits"]) + 8
+    bound += dictionary_bound(sizes["keys"], sizes["label_bits"], sizes["key_bits"])
+    if sizes["kept"]:
+        bound += dictionary_bound(sizes["kept"], sizes["weight_bits"], sizes["residue_bits"])
+        return bound + 14 * sizes["residue_bits"]
+    bound += 40 * sizes["residue_bits"]
+    if sizes["prime_bits"]:
+        bound += 14 * sizes["residue_bits"] * (sizes["prime_bits"] + 1)
+    return bound
 
 
 def check_size(evidence, memorizer, tokens, ids, expected, work):
     """Theorem 7's formula, for numbers which are possible for these data and this network."""
-    sizes = dict(evidence)
-    require(set(sizes) == set(NAMES), "the evidence names other sizes")
-    require(all(type(x) is int and x >= 0 for x in sizes.values()), "a size is not a number")
+    sizes = require_sizes(evidence)
     context = np.unique(np.sort(ids, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
     keys = context[:, None]
     if memorizer.task != "next":
@@ -311,18 +350,7 @@ def check_size(evidence, memorizer, tokens, ids, expected, work):
         "key_bits": min(sizes["sum_bits"], 2 * keys.bit_length() + SPARE),
     }
     require(all(sizes[name] <= allowed[name] for name in allowed), f"sizes are above {allowed}")
-    bound = 4 * (width + 1) + 14 * sizes["token_bits"] + 2
-    bound += 14 * (sizes["sum_bits"] + sizes["key_bits"]) + 8
-    bound += dictionary_bound(keys, labels, sizes["key_bits"])
-    if sizes["kept"]:
-        bound += dictionary_bound(sizes["kept"], sizes["weight_bits"], sizes["residue_bits"])
-        bound += 14 * sizes["residue_bits"]
-    else:
-        bound += 40 * sizes["residue_bits"]
-        if sizes["prime_bits"]:
-            bound += 14 * sizes["residue_bits"] * (sizes["prime_bits"] + 1)
-    require(memorizer.nonzero <= bound, f"size: {memorizer.nonzero} parameters, above {bound}")
-    return memorizer.nonzero, bound, ", ".join(f"{name} {sizes[name]}" for name in NAMES)
+    return bound_of(sizes)
 
 
 def extents(memorizer, tokens, work):
@@ -361,16 +389,25 @@ class Equality(Claim):
     name = "equality"
     statement = "f(X) == y for all {} labels of N = {} sequences of n = {} tokens"
 
+    def numbers(self, about):
+        ids = about.data["ids"]
+        return len(about.data["labels"]), len(ids), len(ids[0])
+
     def check(self, about):
-        return check_equality(*about.problem)
+        check_equality(*about.problem)
+        return Shown(self.numbers(about), "by rational arithmetic, exactly")
 
 
 class Sequences(About):
-    """A memorizer, and tokens, sequences and labels."""
+    """A memorizer, and tokens, sequences and labels: what their files hold."""
 
     format = "constructive sequence certificate 1"
 
-    def __init__(self, content, files, claims, options):
+    def __init__(self, weights, data, options):
+        self.weights, self.data, self.options = weights, data, options
+
+    @classmethod
+    def read(cls, content, files, claims, options):
         del claims
         require(len(files) == 2, "a certificate of sequences needs a memorizer and data")
         options.tell("read the memorizer and the data", 0, 1)
@@ -383,7 +420,19 @@ class Sequences(About):
             require(
                 content[part]["sha256"] == digest(read), f"the certificate is about other {part}"
             )
-        memorizer = Memorizer(weights)
+        found = cls(weights, data, options)
+        memorizer, tokens, ids, *_ = found.problem
+        about = {"sequences": len(ids), "context_size": memorizer.size, "tokens": len(tokens)}
+        require_said(content["data"], about | {"task": memorizer.task})
+        about = {"nonzero": memorizer.nonzero, "embedding_depth": memorizer.embedding.depth}
+        require_said(content["weights"], about | {"classifier_depth": memorizer.classifier.depth})
+        announce(ids.size * 300, 100 * found.short, options.most)
+        return found
+
+    @cached_property
+    def problem(self):
+        """The memorizer, tokens, sequences, what it should put out, and the work allowed."""
+        memorizer, data = Memorizer(self.weights), self.data
         tokens, labels = read_tokens(data, memorizer), read_labels(data, memorizer)
         size = memorizer.size
         require(data["task"] == memorizer.task, "the data are for another task")
@@ -395,14 +444,9 @@ class Sequences(About):
         require(len(items(data["labels"])) == each, "labels do not fit the sequences")
         expected = [labels[index(i, len(labels))] for i in data["labels"]]
         require(len(set(data["labels"])) == len(labels), "a class is the label of nothing")
-        about = {"sequences": len(ids), "context_size": size, "tokens": len(tokens)}
-        require_said(content["data"], about | {"task": memorizer.task})
-        about = {"nonzero": memorizer.nonzero, "embedding_depth": memorizer.embedding.depth}
-        require_said(content["weights"], about | {"classifier_depth": memorizer.classifier.depth})
-        short = 100 * (memorizer.embedding.terms * ids.size + memorizer.classifier.terms * each)
-        announce(ids.size * 300, short, options.most)
-        work = Work(20 * short + MINUTE, options.most / 2, options.tell)
-        self.problem = memorizer, tokens, ids, expected, work
+        self.short = memorizer.embedding.terms * ids.size + memorizer.classifier.terms * each
+        work = Work(2000 * self.short + MINUTE, self.options.most / 2, self.options.tell)
+        return memorizer, tokens, ids, expected, work
 
 
 def require_said(said, about):
@@ -417,7 +461,7 @@ def digest(content):
 
 
 def check_equality(memorizer, tokens, ids, expected, work):
-    """The numbers of labels, sequences and tokens, where no label is another."""
+    """Require that no label is another."""
     per = ids.shape[1] if memorizer.task == "seq2seq" else 1
 
     def of(part):
@@ -428,8 +472,18 @@ def check_equality(memorizer, tokens, ids, expected, work):
     for part, found in in_parts(of, len(ids)):
         work.tell("equality", part.stop, len(ids))
         for i, x in enumerate(found, part.start * per):
-            require(x == expected[i], f"equality: label {i} is not as it should be")
-    return len(expected), len(ids), ids.shape[1]
+            if x != expected[i]:
+                witness = divmod(i, per) if memorizer.task == "seq2seq" else i
+                known = None if memorizer.classes is None else list(memorizer.classes)
+                given, wanted = (said_of(y, known) for y in (x, expected[i]))
+                raise Refuted(f"label {i} is {given}, not {wanted}", witness)
+
+
+def said_of(value, classes):
+    """An output in words: the class that it stands for, or itself unless it is long."""
+    if classes is not None and type(value) is int and 0 <= value < len(classes):
+        return f"{classes[value]:.60}"
+    return str(value) if length(value) < LONGEST >> 3 else "a long number"
 
 
 def read_tokens(data, memorizer):
@@ -437,9 +491,10 @@ def read_tokens(data, memorizer):
     require((data["tokens"] is None) != (data["symbols"] is None), "tokens, or symbols")
     if data["tokens"] is None:
         require(memorizer.symbols is not None, "the memorizer knows no symbols")
-        known = [memorizer.symbols.get(name) for name in places(data["symbols"])]
-        require(None not in known, "a symbol is not one of the memorizer's")
-        rows = [[place] for place in known]
+        known = {name: memorizer.symbols.get(name) for name in places(data["symbols"])}
+        other = [name for name, place in known.items() if place is None]
+        require(not other, f"the memorizer has no symbol {''.join(other[:1]):.80}")
+        rows = [[place] for place in known.values()]
     else:
         require(memorizer.symbols is None, "the memorizer reads symbols")
         rows = [[number(x) for x in items(row)] for row in items(data["tokens"])]
@@ -456,11 +511,13 @@ def read_labels(data, memorizer):
     """What has to be put out for each class of the data."""
     require(len(places(data["classes"])) > 0, "there are no classes")
     if memorizer.classes is not None:
-        found = [memorizer.classes.get(json.dumps(value)) for value in data["classes"]]
-        require(None not in found, "a label is none of the memorizer's")
-        return found
-    integers = [kind in {"int", "bool"} for kind, _ in data["classes"]]
-    require(all(integers), "a label is none of the memorizer's, which are integers")
+        known = {name: memorizer.classes.get(name) for name in places(data["classes"])}
+        other = [name for name, place in known.items() if place is None]
+        require(not other, f"the memorizer has no label {''.join(other[:1]):.80}")
+        return list(known.values())
+    other = [pair for pair in data["classes"] if pair[0] not in {"int", "bool"}]
+    why = f"the memorizer puts out integers, and not {json.dumps(other)[1:-1]:.80}"
+    require(not other, why)
     found = [number(x) if kind == "int" else index(x, 2) for kind, x in data["classes"]]
     require(all(type(x) is int for x in found), "a label is not an integer")
     return found

@@ -63,6 +63,11 @@ def decoder(weights, texts, model, *, tell=silent, **others):
     return about
 
 
+def sequence_memorizer(weights, data, *, most=8e9, tell=silent):
+    """A memorizer of sequences, and data: what their files hold, of which `most` bytes are made."""
+    return Sequences(weights, data, Options(False, (), math.inf, most, tell))
+
+
 def verify(name, evidence, about):
     """What is known of the claim of that name with this evidence: a Found."""
     known = {claim.name: claim for claim in CLAIMS[type(about)]}

@@ -4,12 +4,11 @@
 examples (Z), solve for the readout, and measure the error. Paired heads find their readout without
 Z, and tangent heads take steps from weights where all outputs are zero.
 
-*The choice of "auto"* is `_ORDER`: the first construction with the shortest readout that holds the
-examples, as long as that is cheap: that of Theorem 1, of Theorem 2, then random heads. Such a
-readout is the least sensitive to rounding, and of those the heads of Theorem 1 are as well
+*The choice of "auto"* is `_ORDER`, which docs/api/build.md tells. It begins with the shortest
+readouts, as these are the least sensitive to rounding. Of those the heads of Theorem 1 are as well
 conditioned as any where contexts are own ones, and far better on a shared one
-(docs/performance.md). Where that is expensive, pairs are taken if they cost less. Operations and
-bytes are estimates from the leading terms; bytes are beside the data and the weights.
+(docs/performance.md). Operations and bytes are estimates from the leading terms; bytes are beside
+the data and the weights.
 """
 
 import bisect
@@ -121,7 +120,10 @@ def build_memorizer(
 ) -> Memorizer:
     """Build weights that memorize a dataset, whatever its targets are.
 
-    The error of the layer on the data is measured before the memorizer is returned.
+    The error of the layer on the data is measured before the memorizer is returned. There is one
+    exception: where all heads on all examples would take far longer than the build (over 10^10
+    operations, of paired and tangent heads), the error is what the construction saw
+    (`BuildRecord.own_heads`); `Memorizer.max_error` evaluates all heads.
 
     Args:
         dataset: T examples
@@ -432,12 +434,10 @@ def plans(
     look = _looking_at(shapes, num_heads, head_dim)
     chosen = _choice(construction, look)
     yield _accepted(chosen)
-    names = list(CONSTRUCTIONS)
-    later = names[names.index(chosen.construction) + 1 :] if construction == AUTO else []
-    for known in (CONSTRUCTIONS[name] for name in later):
-        plan = look(known).plan if known.dense else None
-        if plan is not None:
-            yield plan
+    names = [known.name for known in _DENSE]
+    if construction == AUTO and chosen.construction in names:
+        later = map(look, _DENSE[names.index(chosen.construction) + 1 :])
+        yield from (option.plan for option in later if option.plan is not None)
 
 
 def heads_for(

@@ -3,58 +3,15 @@
 import dataclasses
 import math
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
 from constructive.data.labels import Label, require_classes
-from constructive.exact.directed import fixed, percent
-from constructive.exact.float_model import STORAGES
+from constructive.exact.directed import percent
 from constructive.layers.layer import FLOAT64_BITS, AttentionLayer
-from constructive.support.arrays import Array
-from constructive.support.errors import require_known, shown, with_article
+from constructive.support.errors import shown, with_article
 from constructive.support.tables import Sheet, new_table
-
-# How a decoder was built: its record, and how files are read for one.
-
-
-@dataclass(frozen=True)
-class DecoderRecord:
-    """How a decoder was built, and what was measured then.
-
-    Attributes:
-        seed: of all random choices
-        num_positions: R, the different contexts which it memorized
-        condition: estimated condition number of Z
-        margin: the smallest margin of the next token, as float64 found it, of float32 weights
-        share: of the margin which rounding in float32 may take, at worst; less than one where
-            every program of the model "float32, pairwise" recites
-        storage: the format in which weights are stored: "float32", "bfloat16" or "float16"
-
-    Raises:
-        ParameterError: for another storage
-    """
-
-    seed: int
-    num_positions: int
-    condition: float
-    margin: float
-    share: float
-    storage: str = "float32"
-
-    def __post_init__(self) -> None:
-        require_known("storage", self.storage, STORAGES)
-
-
-def read_decoder_record(content: dict[str, Any]) -> DecoderRecord:
-    """The record of a file. Raises what a file may make it raise."""
-    wanted = {field.name for field in dataclasses.fields(DecoderRecord)}
-    if set(content) != wanted:
-        raise ValueError(f"its record is about {shown(sorted(content))}")
-    record: DecoderRecord = _typed(DecoderRecord, content)
-    return record
-
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -112,7 +69,8 @@ class BuildRecord:
         theorem: where that is proved; "" in older files
         grouped: whether its groups are those of the theorems, of which certificates speak then
         own_heads: whether max_error is what the heads of an example's own pair miss it by, with
-            those that are not saturated on it: to evaluate all would take far longer than the build
+            those that are not saturated on it: to evaluate all would take far longer than the
+            build. Of "tangent": whether the layer was not evaluated with other rounding, too
     """
 
     construction: str
@@ -217,18 +175,18 @@ def read_record(fields: dict[str, Any]) -> BuildRecord | TrainedRecord:
     if not isinstance(fields, dict):
         raise TypeError("its record is not an object")
     if "source" in fields:
-        trained: TrainedRecord = _typed(TrainedRecord, fields)
+        trained: TrainedRecord = typed(TrainedRecord, fields)
         if not trained.source.isprintable():
             raise ValueError("its source is not printable")
         return trained
     fields = {"grouped": fields["construction"] in _GROUPED_BEFORE, **fields}
     for gone in ("lead", "shared_keys"):  # of older files
         fields.pop(gone, None)
-    heads = tuple(_typed(HeadRecord, head) for head in fields.pop("heads"))
+    heads = tuple(typed(HeadRecord, head) for head in fields.pop("heads"))
     order = tuple(fields.pop("order", ()))
     classes = require_classes(fields.pop("classes", ()))
     listed = {"heads": heads, "order": order, "classes": classes}
-    record: BuildRecord = _typed(BuildRecord, {**fields, **listed})
+    record: BuildRecord = typed(BuildRecord, {**fields, **listed})
     permuted = len(order) == record.num_examples and sorted(order) == list(range(len(order)))
     if order and not permuted:
         raise ValueError("its order is not an order of the examples")
@@ -242,7 +200,8 @@ def read_record(fields: dict[str, Any]) -> BuildRecord | TrainedRecord:
     return record
 
 
-def _typed(kind: type[Any], fields: dict[str, Any]) -> Any:  # noqa: ANN401
+def typed(kind: type[Any], fields: dict[str, Any]) -> Any:  # noqa: ANN401 - of that kind
+    """Return a record of a file. Raises TypeError for fields that are not what they should be."""
     record = kind(**fields)
     for field in dataclasses.fields(kind):
         value = getattr(record, field.name)
@@ -280,7 +239,7 @@ def _is_size(
     return least <= value <= most or (special and value != -math.inf)
 
 
-# Tables of memorizers and decoders: a few facts, and a row for each head or tensor.
+# Tables of memorizers: a few facts, and a row for each head.
 
 
 _HEADINGS = "head", "examples", "sharpness", "saturated", "rank reached (estimate)"
@@ -313,27 +272,3 @@ def _abridged(records: tuple[HeadRecord, ...]) -> list[tuple[int, HeadRecord | N
     """Return all heads of a small layer; the first and the last ones of a large layer."""
     rows: list[tuple[int, HeadRecord | None]] = list(enumerate(records))
     return rows if len(rows) <= 12 else [*rows[:8], (8, None), *rows[-3:]]
-
-
-def decoder_sheet(summary: str, record: DecoderRecord, tensors: Mapping[str, Array]) -> Sheet:
-    """Return a few facts of a decoder, and a row for each tensor; the summary is one line."""
-    built = "" if record.storage == "float32" else ", as built in float32"
-    facts = (
-        ("parameters", f"{sum(array.size for array in tensors.values()):,}"),
-        ("condition of Z", f"{record.condition:.0e} (estimate)"),
-        ("smallest margin", f"{fixed(record.margin, 2, above=False)} (measured{built})"),
-        ("of it float32 may take", f"{percent(record.share, 0)} at worst{built}"),
-        ("seed", str(record.seed)),
-    )
-    table = new_table("tensor", "shape", "what")
-    what = {
-        "embedding": "a row for each token",
-        "positions": "a row for each position",
-        "W_Q": "queries of each head",
-        "W_K": "keys of each head",
-        "U": f"effective readout of x and {len(tensors['W_Q'])} heads",
-        "unembedding": "a row for each token, and for the end",
-    }
-    for name, array in tensors.items():
-        table.add_row(name, " x ".join(map(str, array.shape)), what[name])
-    return Sheet(f"Decoder: {summary}", facts, table)

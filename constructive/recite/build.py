@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from constructive.constructions.multihead import readout as shortest
-from constructive.layers.record import DecoderRecord
 from constructive.recite.causal import CausalLayer
 from constructive.recite.compact import build_few
 from constructive.recite.corpus import Text
-from constructive.recite.decoder import Decoder
+from constructive.recite.decoder import Decoder, DecoderRecord
 from constructive.recite.margins import recital
 from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import (

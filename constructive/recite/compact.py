@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constructive.layers.record import DecoderRecord
 from constructive.recite.causal import EXACT, CausalLayer, Signs, picks
 from constructive.recite.compact_readout import Shortest, rounded, shortest
 from constructive.recite.compact_tokens import (
@@ -22,7 +21,7 @@ from constructive.recite.compact_tokens import (
     points_of,
 )
 from constructive.recite.corpus import Text
-from constructive.recite.decoder import Decoder
+from constructive.recite.decoder import Decoder, DecoderRecord
 from constructive.support.arrays import AnyArray, Array, Integers, row_chunks
 from constructive.support.errors import (
     ParameterError,

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from constructive.exact.float_model import rounded
+from constructive.exact.directed import fixed, percent
+from constructive.exact.float_model import STORAGES, rounded
 from constructive.exact.softmax import Floats
-from constructive.layers.record import DecoderRecord, decoder_sheet, read_decoder_record
+from constructive.layers.record import typed
 from constructive.recite.causal import CausalLayer
 from constructive.recite.corpus import Joined, Text, Token, joined, numbers_of, require_vocabulary
 from constructive.recite.packed import pack, packable, unpack
@@ -28,14 +29,55 @@ from constructive.support.errors import (
     DataError,
     ParameterError,
     require,
+    require_known,
     require_positive,
     shown,
     with_article,
 )
 from constructive.support.files import replacing, unpacked
-from constructive.support.tables import Sheet, Shown
+from constructive.support.tables import Sheet, Shown, new_table
 from constructive.support.tensors import FileForm, load_tensors, require_only, serialized
 from constructive.support.work import report
+
+# How a decoder was built: its record, and how files are read for one.
+
+
+@dataclass(frozen=True)
+class DecoderRecord:
+    """How a decoder was built, and what was measured then.
+
+    Attributes:
+        seed: of all random choices
+        num_positions: R, the different contexts which it memorized
+        condition: estimated condition number of Z
+        margin: the smallest margin of the next token, as float64 found it, of float32 weights
+        share: of the margin which rounding in float32 may take, at worst; less than one where
+            every program of the model "float32, pairwise" recites
+        storage: the format in which weights are stored: "float32", "bfloat16" or "float16"
+
+    Raises:
+        ParameterError: for another storage
+    """
+
+    seed: int
+    num_positions: int
+    condition: float
+    margin: float
+    share: float
+    storage: str = "float32"
+
+    def __post_init__(self) -> None:
+        require_known("storage", self.storage, STORAGES)
+
+
+def _read_record(content: dict[str, Any]) -> DecoderRecord:
+    """The record of a file. Raises what a file may make it raise."""
+    wanted = {field.name for field in dataclasses.fields(DecoderRecord)}
+    if set(content) != wanted:
+        raise ValueError(f"its record is about {shown(sorted(content))}")
+    record: DecoderRecord = typed(DecoderRecord, content)
+    return record
+
 
 # Files of decoders: with every weight as float32, or, where all weights are integers, packed.
 #
@@ -456,7 +498,7 @@ class Decoder(Rebuilt, Shown):
                 layer=layer,
                 vocabulary=tuple(content["vocabulary"]),
                 unit=content["unit"],
-                record=read_decoder_record(content["record"]),
+                record=_read_record(content["record"]),
                 longest=content.get("longest"),
             )
 
@@ -514,4 +556,28 @@ class Decoder(Rebuilt, Shown):
         )
 
     def _sheet(self) -> Sheet:
-        return decoder_sheet(self._summary(), self.record, self.tensors)
+        return _sheet_of(self._summary(), self.record, self.tensors)
+
+
+def _sheet_of(summary: str, record: DecoderRecord, tensors: Mapping[str, Array]) -> Sheet:
+    """Return a few facts of a decoder, and a row for each tensor; the summary is one line."""
+    built = "" if record.storage == "float32" else ", as built in float32"
+    facts = (
+        ("parameters", f"{sum(array.size for array in tensors.values()):,}"),
+        ("condition of Z", f"{record.condition:.0e} (estimate)"),
+        ("smallest margin", f"{fixed(record.margin, 2, above=False)} (measured{built})"),
+        ("of it float32 may take", f"{percent(record.share, 0)} at worst{built}"),
+        ("seed", str(record.seed)),
+    )
+    table = new_table("tensor", "shape", "what")
+    what = {
+        "embedding": "a row for each token",
+        "positions": "a row for each position",
+        "W_Q": "queries of each head",
+        "W_K": "keys of each head",
+        "U": f"effective readout of x and {len(tensors['W_Q'])} heads",
+        "unembedding": "a row for each token, and for the end",
+    }
+    for name, array in tensors.items():
+        table.add_row(name, " x ".join(map(str, array.shape)), what[name])
+    return Sheet(f"Decoder: {summary}", facts, table)

@@ -21,9 +21,8 @@ from mutations import pick, spoil
 from triples import described, digest
 
 from constructive import Decoder, Text, build_decoder, certify
-from constructive.layers.record import DecoderRecord
 from constructive.recite.causal import CausalLayer
-from constructive.recite.decoder import file_content
+from constructive.recite.decoder import DecoderRecord, file_content
 from constructive.recite.packed import packable
 
 NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")

@@ -20,7 +20,7 @@ import pytest
 import triples
 
 from constructive import CausalLayer, Decoder, Text
-from constructive.layers.record import DecoderRecord
+from constructive.recite.decoder import DecoderRecord
 
 pytestmark = pytest.mark.usefixtures("one_sieve")
 # Families, seeds and numbers of cases that are always run.

@@ -26,9 +26,8 @@ from constructive.certificates.certify import family_of
 from constructive.certificates.check import CHECKER as FOLDER
 from constructive.instances import Atom, Box, Head, Network, Property
 from constructive.instances.properties import version_1
-from constructive.layers.record import DecoderRecord
 from constructive.recite.causal import CausalLayer
-from constructive.recite.decoder import Decoder
+from constructive.recite.decoder import Decoder, DecoderRecord
 
 FILES_OF = {
     Dataset: ("certificate.json", "weights.safetensors", "data.npz"),
