@@ -350,10 +350,11 @@ def _checked_claims(
     if unknown or not listed:
         if isinstance(weights, Memorizer) and not weights.record.grouped:  # which has fewer claims
             about = f"{weights.record.construction} heads"
-        if "labels" in unknown and about == LAYERS.words:
-            about += " with one output"
-        hint = "; labels of data from Dataset.of_classes" * ("labels" in unknown)
         named = listed and all(isinstance(name, str) for name in listed)
+        labels = named and "labels" in unknown
+        if labels and about == LAYERS.words:
+            about += " with one output"
+        hint = "; labels of data from Dataset.of_classes" * bool(labels)
         words = repr(" ".join(listed)) if named else shown(claims)
         raise ParameterError(
             f"claims={words} are not claims about {about}",
