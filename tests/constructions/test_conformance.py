@@ -20,7 +20,7 @@ from constructive import (
     generators,
 )
 from constructive.constructions import NAMES
-from constructive.constructions.build import CONSTRUCTIONS
+from constructive.constructions.choice import CONSTRUCTIONS
 from constructive.constructions.construction import Construction, Cost, FixedHeads
 from constructive.support.work import progress_to, report
 from constructive.theory.bounds import Plan, rank_one_capacity
