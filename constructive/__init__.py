@@ -23,8 +23,8 @@ _HOMES = {
     "upper_bound_certificate": "certificates.certify",
     "build_memorizer": "constructions.build",
     "build_decoder": "recite.build",
-    "Explanation": "constructions.build",
-    "explain": "constructions.build",
+    "Explanation": "constructions.choice",
+    "explain": "constructions.choice",
     "generators": "data",
     "plot_heads": "figures.heads",
     "Text": "recite.corpus",
@@ -82,9 +82,9 @@ if TYPE_CHECKING:
     from constructive.certificates.certify import upper_bound_certificate as upper_bound_certificate
     from constructive.certificates.check import Checked as Checked
     from constructive.certificates.check import check as check
-    from constructive.constructions.build import Explanation as Explanation
     from constructive.constructions.build import build_memorizer as build_memorizer
-    from constructive.constructions.build import explain as explain
+    from constructive.constructions.choice import Explanation as Explanation
+    from constructive.constructions.choice import explain as explain
     from constructive.constructions.rational import RationalDataset as RationalDataset
     from constructive.constructions.rational import RationalLayer as RationalLayer
     from constructive.constructions.rational import build_rational as build_rational

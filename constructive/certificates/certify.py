@@ -52,6 +52,7 @@ from constructive.support.errors import (
     with_article,
 )
 from constructive.support.tensors import fingerprint
+from constructive.support.verdict import Claim
 from constructive.support.work import one_blas_thread
 
 if TYPE_CHECKING:
@@ -62,9 +63,9 @@ def _by_name(*kinds: ClaimKind) -> dict[str, ClaimKind]:
     return {kind.name: kind for kind in kinds}
 
 
-# A row for each family, in the order in which claims are judged. A new kind is a file and a line
-# here, its check among those of the checker, and a word in the help of `constructive certify`.
-# Weights of products say where their family is: `claimed_by` names a module with a `FAMILY`.
+# A row for each family, in the order in which claims are judged (docs/contributing.md says how to
+# add one). Weights of products say where their family is: `claimed_by` names a module with a
+# `FAMILY`.
 CLAIMS = {
     "layer": _by_name(GROUPING, RANK, ERROR, LABELS, ONTO, NEAR),
     "all weights": _by_name(IMPOSSIBLE, ALMOST_IMPOSSIBLE),
@@ -127,6 +128,10 @@ class ClaimFamily(Generic[Weights, Data]):
     claims: Mapping[str, ClaimKind]  # its row of `CLAIMS`
     # what a certificate says of the data and of the weights; DataError where they do not fit
     describe: Callable[[Weights, Data], tuple[Described, Described]]
+    # claims that a cheaper proof judges together, in a certificate of `PAIRED_FORMAT`; or None
+    together: Callable[[Subject[Weights, Data], tuple[str, ...]], tuple[Claim, ...] | None] = (
+        lambda _, __: None
+    )
 
     def available(self, weights: Weights) -> Mapping[str, ClaimKind]:
         """Return the claims that apply to these weights, in the order of the registry."""
@@ -141,8 +146,8 @@ class ClaimFamily(Generic[Weights, Data]):
     ) -> Certificate:
         """Judge available claims in their order, with checked options, and return the certificate.
 
-        Claims about paired heads are proved together, if they are of that proof. Raises DataError
-        for data that do not fit, and ParameterError for options that these weights cannot have.
+        Raises DataError for data that do not fit, and ParameterError for options that these weights
+        cannot have.
         """
         kinds = tuple(self.claims[name] for name in claims)
         for kind in kinds:
@@ -150,8 +155,8 @@ class ClaimFamily(Generic[Weights, Data]):
         about = self.describe(weights, data)
         fingerprints = b"".join(bytes.fromhex(described["sha256"]) for described in about)
         rng = np.random.default_rng(options.seed)
-        subject: Subject[Any, Any] = Subject(weights, data, options, fingerprints, rng)
-        together = paired.attempt(subject, claims) if isinstance(weights, Memorizer) else None
+        subject = Subject(weights, data, options, fingerprints, rng)
+        together = self.together(subject, claims)
         judged = together or tuple(kind.judge(subject) for kind in kinds)
         if isinstance(data, Dataset):  # claims are about the data that were hashed
             data.require_unchanged()
@@ -159,7 +164,7 @@ class ClaimFamily(Generic[Weights, Data]):
         return Certificate(judged, *about, made_by(), form)
 
 
-LAYERS = ClaimFamily("a layer", Dataset, FORMAT, CLAIMS["layer"], _describe_layer)
+LAYERS = ClaimFamily("a layer", Dataset, FORMAT, CLAIMS["layer"], _describe_layer, paired.attempt)
 # All weights of some heads, which have no arrays.
 ALL_WEIGHTS: ClaimFamily[AllWeights, Dataset] = ClaimFamily(
     "all weights", Dataset, FORMAT, CLAIMS["all weights"],
@@ -212,10 +217,7 @@ def certify(
             biases, the certificate is about `dataset.with_constant()`
         dataset: T examples; a `SequenceDataset` for a `SequenceMemorizer`, and a `Text` for a
             `Decoder`
-        claims: some of those that docs/claims.md explains. By default "rank", "error", and
-            "grouping" where heads have groups; "labels" of a layer that was trained on classes,
-            unless epsilon is given. If you ask for them, also "labels". Of sequences "equality"
-            and "size", of decoders "rank", "recites" and "executed"
+        claims: some of those in docs/claims.md, which says what each proves and which are usual
         epsilon: of *error*: the largest error, in units of the targets; by default 1e-6 times the
             largest target, to one digit (1e-6 if all are zero)
         max_prec: of *error*: bits after which an undecided claim stays so; by default 4096
@@ -251,13 +253,10 @@ def certify(
             "other with a Dataset",
         )
     known = family.available(weights)
-    about = family.words
-    if isinstance(weights, Memorizer) and not weights.record.grouped:  # which has fewer claims
-        about = f"{weights.record.construction} heads"
     options = CertifyOptions(epsilon, max_prec, seed, model).checked()
     if claims is None and epsilon is None and _is_classifier(weights, data):
         claims = ["labels"]
-    names = _checked_claims(claims, weights, about, known)
+    names = _checked_claims(claims, weights, family.words, known)
     _require_taken(options, names, known)
     product = math.inf
     if isinstance(weights, Memorizer) and isinstance(data, Dataset):
@@ -349,10 +348,13 @@ def _checked_claims(
     listed = list(asked) if isinstance(asked, Iterable) else []
     unknown = [name for name in listed if not isinstance(name, str) or name not in known]
     if unknown or not listed:
-        if "labels" in unknown and about == LAYERS.words:
-            about += " with one output"
-        hint = "; labels of data from Dataset.of_classes" * ("labels" in unknown)
+        if isinstance(weights, Memorizer) and not weights.record.grouped:  # which has fewer claims
+            about = f"{weights.record.construction} heads"
         named = listed and all(isinstance(name, str) for name in listed)
+        labels = named and "labels" in unknown
+        if labels and about == LAYERS.words:
+            about += " with one output"
+        hint = "; labels of data from Dataset.of_classes" * bool(labels)
         words = repr(" ".join(listed)) if named else shown(claims)
         raise ParameterError(
             f"claims={words} are not claims about {about}",

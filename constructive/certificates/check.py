@@ -28,7 +28,7 @@ _KINDS = {
     "constructive sequences 1": _DATA,
     "constructive text 1": _DATA,
 }
-# A line of the checker that tells what it is at (`checker/steps.py`).
+# A line of the checker that tells what it is at (`Told` of `checker/files.py`).
 _STEP = re.compile(r"\.\.\. (.{1,99}): (\d{1,18}) of (\d{1,18})\n")
 _HEAD = 4096  # Bytes of a file that say what it is
 _NAMED = re.compile(rb'\s*\{.*?"format":\s*"([^"]{1,60})"', re.DOTALL)

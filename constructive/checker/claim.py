@@ -3,12 +3,15 @@
 import math
 from abc import ABC, abstractmethod
 from collections import namedtuple
+from contextlib import suppress
 
 import numpy as np
 
 from .files import require
 
 PROVED, REFUTED, UNDECIDED = "PROVED", "REFUTED", "UNDECIDED"
+# What a check raises: a requirement, or what reading evidence of other types and fields does
+FAILURES = ValueError, LookupError, TypeError, AttributeError, ArithmeticError
 
 # What a claim states, how it was shown or why not, and where it fails
 Found = namedtuple("Found", "name verdict statement detail witness")
@@ -63,7 +66,7 @@ class Claim(ABC):
 
     @abstractmethod
     def check(self, about):
-        """What is shown; Refuted if it is false, and any other ValueError if neither is known."""
+        """What is shown; Refuted if it is false, and any other of FAILURES if neither is known."""
 
     def numbers(self, about):
         """The numbers which it states, where they are known before it is checked."""
@@ -74,11 +77,15 @@ class Claim(ABC):
         """What is known of it."""
         try:
             shown = self.check(about)
-        except ValueError as failure:
+        except FAILURES as failure:
             verdict = REFUTED if isinstance(failure, Refuted) else UNDECIDED
-            numbers, witness = self.numbers(about), getattr(failure, "witness", None)
+            malformed = f"the evidence is malformed: {failure!r}"
+            detail = str(failure) if isinstance(failure, ValueError) else malformed
+            witness, numbers = getattr(failure, "witness", None), ()
+            with suppress(*FAILURES):  # as evidence may be malformed
+                numbers = self.numbers(about)
             stated = self.statement.format(*numbers) if numbers else self.unshown or self.statement
-            return Found(self.name, verdict, stated, str(failure), witness)
+            return Found(self.name, verdict, stated, detail, witness)
         shown = shown if isinstance(shown, Shown) else Shown(shown)
         return Found(self.name, PROVED, self.statement.format(*shown.numbers), shown.detail, None)
 

@@ -1,55 +1,33 @@
-"""`build_memorizer` and `explain`: which construction is used, and its weights.
+"""`build_memorizer`: weights, in five steps, as this file has them from top to bottom.
 
-`build_memorizer` is five steps: choose a construction by shapes, build heads, run them on all
-examples (Z), solve for the readout, and measure the error. Paired heads find their readout without
-Z, and tangent heads take steps from weights where all outputs are zero.
-
-*The choice of "auto"* is `_ORDER`: the first construction with the shortest readout that holds the
-examples, as long as that is cheap: that of Theorem 1, of Theorem 2, then random heads. Such a
-readout is the least sensitive to rounding, and of those the heads of Theorem 1 are as well
-conditioned as any where contexts are own ones, and far better on a shared one
-(docs/performance.md). Where that is expensive, pairs are taken if they cost less. Operations and
-bytes are estimates from the leading terms; bytes are beside the data and the weights.
+It chooses a construction by shapes (`choice.py`), builds heads, runs them on all examples (Z),
+solves for the readout, and measures the error. Paired heads find their readout without Z, and
+tangent heads take steps from weights where all outputs are zero. Where data do not meet what a
+construction assumes, or float64 does not carry it, "auto" begins again with the next one.
 """
 
-import bisect
 import dataclasses
 import functools
 import numbers
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
 
-from constructive.constructions import generic, tangent
-from constructive.constructions.construction import (
-    SEED,
-    Built,
-    Construction,
-    FixedHeads,
-    Found,
-    Survey,
-    dense_cost,
-    operations_of_z,
-)
-from constructive.constructions.multihead.heads import rank_one, saturated
+from constructive.constructions import choice, generic
+from constructive.constructions.construction import Built, FixedHeads, Survey, operations_of_z
 from constructive.constructions.multihead.intermediate import represent
 from constructive.constructions.multihead.readout import SolvedReadout, solve
-from constructive.constructions.paired import PAIRED
-from constructive.constructions.tangent import TANGENT
 from constructive.data.dataset import Dataset, different_inputs
-from constructive.data.shapes import ExampleShapes, require_examples
+from constructive.data.shapes import require_examples
 from constructive.exact.softmax import NudgedFloats
 from constructive.layers import extended, residues
 from constructive.layers.extended import MOST_BITS, ExtendedLayer
 from constructive.layers.layer import FLOAT64_BITS, AttentionLayer
 from constructive.layers.memorizer import Memorizer
 from constructive.layers.record import BuildRecord, HeadRecord
-from constructive.support import tables
 from constructive.support.arrays import Array
 from constructive.support.errors import (
     AssumptionError,
@@ -58,48 +36,14 @@ from constructive.support.errors import (
     ParameterError,
     PrecisionError,
     in_three_parts,
-    refuse,
-    require_known,
     require_not_negative,
     require_positive,
     require_seed,
-    require_size,
 )
 from constructive.support.work import one_blas_thread, report
-from constructive.theory import bounds
-from constructive.theory.bounds import Plan, require_heads, require_room
-from constructive.theory.capacity import context_capacity, fewest_heads, seen_in_floats
-from constructive.theory.free_heads import Dimensions, most_examples
+from constructive.theory.bounds import Plan, require_heads
+from constructive.theory.capacity import seen_in_floats
 
-
-def _of_theorem(of: bounds.TheoremHeads, build: Callable[..., Found]) -> Construction:
-    """Return the heads of a theorem."""
-    facts = of.name, of.formula, of.theorem, of.plan, dense_cost, build
-    return Construction(*facts, dense=True, grouped=True)
-
-
-SATURATED = _of_theorem(bounds.SATURATED, saturated)
-RANK_ONE = _of_theorem(bounds.RANK_ONE, rank_one)
-GENERIC = Construction(
-    "generic",
-    "c(E; H) of generic contexts",
-    "Theorem 9",
-    generic.plan,
-    generic.cost,
-    generic.generic,
-    dense=True,
-    lengths=True,
-)
-# All constructions. (`constructions.NAMES` is known to the command line, which imports none.)
-CONSTRUCTIONS: dict[str, Construction] = {
-    known.name: known for known in (SATURATED, RANK_ONE, GENERIC, PAIRED, TANGENT)
-}
-AUTO = "auto"
-# Up to these a dense readout is taken: some seconds on two cores.
-CHEAP_OPERATIONS, CHEAP_BYTES = 1e11, 1 << 30
-
-_LENGTHS = "contexts of different lengths"  # as an error has it
-_QUICK = 1e10  # Operations of an elimination that may be done to print a table: about a second
 _NUDGES = 4  # Times that a layer is evaluated with rounding of its own
 # Of a larger error than this many times what is left of Z U - Y, the readout is not to blame.
 _EATEN = 1e3
@@ -121,7 +65,10 @@ def build_memorizer(
 ) -> Memorizer:
     """Build weights that memorize a dataset, whatever its targets are.
 
-    The error of the layer on the data is measured before the memorizer is returned.
+    The error of the layer on the data is measured before the memorizer is returned. There is one
+    exception: where all heads on all examples would take far longer than the build (over 10^10
+    operations, of paired and tangent heads), the error is what the construction saw
+    (`BuildRecord.own_heads`); `Memorizer.max_error` evaluates all heads.
 
     Args:
         dataset: T examples
@@ -168,198 +115,24 @@ def build_memorizer(
     survey, seed = Survey(dataset), operator.index(seed)
     asked = _asked(value_dim, saturated_fraction, precision)
 
-    def built_by(plan: Plan) -> Memorizer | AssumptionError | PrecisionError:
-        known, rng = CONSTRUCTIONS[plan.construction], np.random.default_rng(seed)
-        refused = refusal(known, lengths=dataset.lengths is not None, asked=asked)
-        if refused is not None:
-            raise refused
-        fraction = {"saturated_fraction": saturated_fraction} if known.grouped else {}
-        found = known.build(survey, plan.num_heads, plan.head_dim, rng=rng, **fraction)
-        if isinstance(found, AssumptionError):
-            return found
-        built = found if isinstance(found, Built) else _with_readout(survey, found, rng)
-        built = _wider(built, value_dim)
-        record = _record(dataset, plan, built, saturated_fraction, seed)
-        try:
-            return _measured(dataset, built, record, precision, tolerance, rng)
-        except PrecisionError as error:
-            if precision != FLOAT64_BITS:  # in balls these heads are as good as any
-                raise
-            return error
-
+    failures: list[ConstructiveError] = []
     with one_blas_thread(dataset.largest_product(num_heads or dataset.num_examples)):
-        heads, _ = heads_for(dataset, num_heads, head_dim, construction)
-        try:
-            return _first(built_by, dataset, heads, head_dim, construction)
-        except CapacityError as error:
-            # What contexts allow counts equal inputs once.
-            if survey.repeated is not None:
-                raise survey.repeated from None
-            free = _candidate(TANGENT, dataset, heads, head_dim)
-            if construction != AUTO or free.plan is None:
-                raise
-            # Contexts in special position: fixed heads memorize fewer than their shapes promise.
+        count, _ = choice.heads_for(dataset, num_heads, head_dim, construction)
+        for option in choice.options(dataset, count, head_dim, construction, failures):
+            rng = np.random.default_rng(seed)
             try:
-                return _first(built_by, dataset, heads, head_dim, TANGENT.name)
-            except CapacityError:
-                raise error from None
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One construction: whether it applies to these shapes, and what it would cost.
-
-    Attributes:
-        construction: its name
-        plan: as it would be built, or None where it does not apply
-        refusal: why it does not apply, or None
-        operations: an estimate, in floating-point operations
-        memory: an estimate, in bytes beside the data and the weights
-    """
-
-    construction: str
-    plan: Plan | None
-    refusal: ConstructiveError | None
-    operations: float
-    memory: float
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """The choice among all constructions. `str` is a table; `plan` is what would be built.
-
-    What a construction holds is promised for data of these shapes that meet what its theorem asks
-    for. For a dataset of up to 2,000 examples or so the table also says what its very contexts
-    allow with heads that do not depend on the targets (Theorem 8).
-
-    Attributes:
-        data: the examples, or their shapes
-        num_heads: H
-        shapes: of what data, in words
-        asked: what was asked for
-        options: every construction
-        chosen: that which is taken
-
-    Example:
-        >>> from constructive import explain, generators
-        >>> data = generators.uniform(num_examples=7, context_size=3, width=5)
-        >>> explain(data, num_heads=3).plan.construction
-        'saturated'
-    """
-
-    data: ExampleShapes
-    num_heads: int
-    shapes: str
-    asked: str
-    options: tuple[Candidate, ...]
-    chosen: Candidate
-
-    @property
-    def plan(self) -> Plan:
-        """What is built. Raises CapacityError or ParameterError where nothing can be."""
-        return _accepted(self.chosen)
-
-    def __str__(self) -> str:
-        table = tables.new_table(
-            "", "construction", "theorem", "holds", "operations", "memory", "",
-            left=("", "construction", "theorem"),
-        )  # fmt: skip
-        for option in self.options:
-            mark = "->" if option is self.chosen and option.plan is not None else ""
-            named = option.construction, CONSTRUCTIONS[option.construction].theorem
-            if option.plan is None:
-                reason = str(option.refusal).splitlines()[0]
-                table.add_row(mark, *named, "-", "-", "-", reason)
-            else:
-                table.add_row(
-                    mark,
-                    *named,
-                    f"{option.plan.capacity:,}",
-                    f"{option.operations:.0e}",
-                    _bytes(option.memory),
-                    "",
-                )
-        lines = [f"Construction for {self.shapes}; requested: {self.asked}", ""]
-        return "\n".join(
-            [*lines, *(f"  {line}" for line in tables.lines(table, 118)), *self._most()]
-        )
-
-    def _most(self) -> list[str]:
-        """What these shapes allow with any weights, and contexts of a dataset with fixed heads."""
-        data, plans = self.data, [option.plan for option in self.options]
-        head_dim = max((plan.head_dim for plan in plans if plan is not None), default=data.width)
-        sizes = Dimensions.of_shapes(data)
-        above = most_examples(self.num_heads, head_dim, sizes, m=data.target_dim)
-        return [
-            *self._most_of_contexts(),
-            "",
-            f"  Almost no targets of more than {above:,} examples are returned by any weights with "
-            f"d_h = {head_dim} (Theorem 36).",
-        ]
-
-    def _most_of_contexts(self) -> list[str]:
-        data = self.data
-        if not isinstance(data, Dataset):
-            return []
-        total, columns = data.num_examples, self.num_heads * data.width
-        if total**2 * min(total, columns) > _QUICK:
-            return ["", "  capacity(dataset, ...) tells what these contexts allow."]
-        most = context_capacity(data, self.num_heads, np.random.default_rng(SEED))
-        inputs = len(different_inputs(data))
-        held = f"{most.upper} of these {inputs}" + (
-            " examples" if inputs == total else f" different inputs ({total} examples)"
-        )
-        why = f": {most.upper} = {most}" if len(most.blamed) else ""
-        before = "with heads chosen before the targets (Theorem 8)"
-        seen = seen_in_floats(data)
-        allowed = seen.allow(self.num_heads, most.upper)
-        noise = f"  But {seen}: enough for {allowed}." * (allowed < most.upper)
-        return ["", f"  Contexts allow {held} at most {before}{why}.", *[noise] * bool(noise)]
-
-
-def explain(
-    dataset: ExampleShapes,
-    *,
-    num_heads: int | None = None,
-    head_dim: int | None = None,
-    value_dim: int | None = None,
-    construction: str = "auto",
-) -> Explanation:
-    """Explain what `build_memorizer` would do with these arguments, and build nothing.
-
-    Operations and memory are estimates from the shapes alone.
-
-    Args:
-        dataset: T examples; only their shapes count, if H is given
-        num_heads: H; by default the fewest that hold these data, with some room (`fewest_heads`),
-            and which hold them by this construction; for "paired" the latter alone, by shapes
-        head_dim: d_h; by default what suits each construction
-        value_dim: d_v, at least d_out, which is the default
-        construction: the name of one, or "auto"
-
-    Raises:
-        ParameterError: for an unknown construction, and for a count below 1 or larger than any
-            array; `Explanation.plan` raises what says why nothing can be built
-
-    Example:
-        >>> from constructive import explain, generators
-        >>> data = generators.uniform(num_examples=3101, context_size=32, width=64)
-        >>> explain(data, num_heads=100).plan.construction
-        'paired'
-    """
-    sizes = {"num_heads": num_heads, "head_dim": head_dim, "value_dim": value_dim}
-    require_size(**{name: size for name, size in sizes.items() if size is not None})
-    require_examples(dataset)
-    _require_values(value_dim, dataset.target_dim)
-    heads, why = heads_for(dataset, num_heads, head_dim, construction)
-    kind = "one shared context" if dataset.shared_context else "own contexts"
-    shapes = (
-        f"T = {dataset.num_examples:,}, H = {heads:,}, n = {dataset.context_size}, "
-        f"d = {dataset.width}, {kind}{why}"
-    )
-    look = _looking_at(dataset, heads, head_dim)
-    found = tuple(map(look, CONSTRUCTIONS.values()))
-    return Explanation(dataset, heads, shapes, construction, found, _choice(construction, look))
+                plan = choice.accepted(option)
+                heads = _heads(survey, plan, asked, saturated_fraction, rng)
+                built = heads if isinstance(heads, Built) else _with_readout(survey, heads, rng)
+                built = _wider(built, value_dim)
+                record = _record(dataset, plan, built, saturated_fraction, seed)
+                return _measured(dataset, built, record, precision, tolerance, rng)
+            except (AssumptionError, CapacityError, PrecisionError) as error:
+                # In balls these heads are as good as any.
+                if isinstance(error, PrecisionError) and precision != FLOAT64_BITS:
+                    raise
+                failures.append(error)
+    raise _reason(failures, survey) from None
 
 
 # What is asked, before anything is computed.
@@ -395,7 +168,7 @@ def _check(
         suggestion = f"{FLOAT64_BITS} (float64) to {MOST_BITS}, or 'auto'"
         raise ParameterError(message, witness=precision, suggestion=suggestion)
     require_seed(seed)
-    _require_values(value_dim, data.target_dim)
+    choice.require_values(value_dim, data.target_dim)
     if num_heads is not None:
         inner, values = (
             1 if count is None else operator.index(count) for count in (head_dim, value_dim)
@@ -404,148 +177,8 @@ def _check(
         require_heads(operator.index(num_heads), data.num_examples, each)
 
 
-def _require_values(value_dim: int | None, target_dim: int) -> None:
-    """Raise ParameterError for values that have fewer entries than targets (proofs/18)."""
-    if value_dim is not None and value_dim < target_dim:
-        raise ParameterError(
-            f"value_dim={value_dim} is less than the d_out={target_dim} entries of a target",
-            witness=value_dim,
-            suggestion=f"value_dim={target_dim} or more",
-        )
-
-
 def _is_real(value: object) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-# Which construction is used.
-
-
-def plans(
-    shapes: ExampleShapes, num_heads: int, head_dim: int | None, construction: str
-) -> Iterator[Plan]:
-    """Yield what is built, and what would be if the data do not meet what that assumes.
-
-    Raises CapacityError or ParameterError where nothing can be built. After a named construction
-    there is nothing else; "auto" goes on with the later ones whose readout is the shortest.
-    """
-    look = _looking_at(shapes, num_heads, head_dim)
-    chosen = _choice(construction, look)
-    yield _accepted(chosen)
-    names = list(CONSTRUCTIONS)
-    later = names[names.index(chosen.construction) + 1 :] if construction == AUTO else []
-    for known in (CONSTRUCTIONS[name] for name in later):
-        plan = look(known).plan if known.dense else None
-        if plan is not None:
-            yield plan
-
-
-def heads_for(
-    shapes: ExampleShapes, num_heads: int | None, head_dim: int | None, construction: str
-) -> tuple[int, str]:
-    """Return H as an integer of Python, and why it is that, where nobody asked for it."""
-    require_known("construction", construction, (AUTO, *CONSTRUCTIONS))
-    if num_heads is not None:
-        return operator.index(num_heads), ""
-    if construction == AUTO:
-        return _fewest(shapes)
-    known = CONSTRUCTIONS[construction]
-    if known is TANGENT:
-        heads = tangent.fewest_heads(shapes, head_dim)
-        return heads, " (the examples fill four fifths of what so many free heads memorize)"
-    # What is built in pieces is too large for a look at all contexts at once; shapes say enough.
-    heads, why = (0, "") if known is PAIRED else _fewest(shapes)
-
-    def candidate(count: int) -> Candidate:
-        return _candidate(known, shapes, count, head_dim)
-
-    least, most = max(heads, 1), shapes.num_examples
-    if isinstance(candidate(least).refusal, CapacityError) and candidate(most).plan is not None:
-        held = range(least, most)
-        least += bisect.bisect_left(held, 1, key=lambda count: candidate(count).plan is not None)
-    if least > heads:
-        return least, f" (construction={construction!r} requires that many)"
-    return heads, why
-
-
-def _fewest(dataset: ExampleShapes) -> tuple[int, str]:
-    """Return the fewest heads that contexts and values allow, and why no fewer do."""
-    if not isinstance(dataset, Dataset):
-        raise ParameterError(
-            "the fewest heads are known of a Dataset only",
-            witness=type(dataset).__name__,
-            suggestion="num_heads=, such as constructive.heads_needed(T, context_size=n)",
-        )
-    report("what contexts allow", 0, 1)
-    fewest = fewest_heads(dataset, seed=SEED)
-    return fewest.heads, f" ({fewest.reason})"
-
-
-# One construction: looked at when it is first asked for, and then kept.
-_Look = Callable[[Construction], Candidate]
-
-
-def _looking_at(shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> _Look:
-    return functools.cache(lambda known: _candidate(known, shapes, num_heads, head_dim))
-
-
-def _is_cheap(option: Candidate, _: _Look) -> bool:
-    return option.operations <= CHEAP_OPERATIONS and option.memory <= CHEAP_BYTES
-
-
-def _costs_less(option: Candidate, look: _Look) -> bool:
-    """Return whether a dense readout is possible, and always takes more operations."""
-    dense = [found for found in map(look, _DENSE) if found.plan is not None]
-    return bool(dense) and all(option.operations < found.operations for found in dense)
-
-
-def _at_any_cost(_: Candidate, __: _Look) -> bool:
-    return True
-
-
-# The choice of "auto": the first one that can be planned, and of which its condition holds.
-_DENSE = SATURATED, RANK_ONE, GENERIC
-_ORDER = (
-    *((known, _is_cheap) for known in _DENSE),
-    (PAIRED, _costs_less),
-    *((known, _at_any_cost) for known in _DENSE),
-    (TANGENT, _at_any_cost),  # more than fixed heads hold
-)
-
-
-def _choice(asked: str, look: _Look) -> Candidate:
-    """Return the construction that is asked for, or the choice of "auto"."""
-    if asked != AUTO:
-        return look(CONSTRUCTIONS[asked])
-    for known, holds in _ORDER:
-        option = look(known)
-        if option.plan is not None and holds(option, look):
-            break
-    return option
-
-
-def _accepted(option: Candidate) -> Plan:
-    """Return its plan. Raises what refuses it."""
-    if option.plan is None:
-        raise option.refusal or ParameterError(
-            "nothing was planned", suggestion="construction='auto'"
-        )
-    return option.plan
-
-
-def _candidate(
-    known: Construction, shapes: ExampleShapes, num_heads: int, head_dim: int | None
-) -> Candidate:
-    """What one construction would do of what planning is asked for."""
-    plan: Plan | None = None
-    refused: ConstructiveError | None
-    refused = refusal(known, lengths=shapes.lengths is not None)
-    if refused is None:
-        try:
-            plan = known.plan(shapes, num_heads, head_dim)
-        except (CapacityError, ParameterError) as error:
-            refused = error
-    return Candidate(known.name, plan, refused, *known.cost(shapes, num_heads, head_dim))
 
 
 def _asked(
@@ -560,66 +193,32 @@ def _asked(
     return {name: value for name, (value, usual) in given.items() if value != usual}
 
 
-def refusal(
-    construction: Construction, *, lengths: bool, asked: Mapping[str, object] = MappingProxyType({})
-) -> ParameterError | None:
-    """Return the error about what a construction does not take, or None.
-
-    lengths: whether contexts have different lengths
-    asked: what is asked of fixed heads alone, and its values
-    """
-
-    def foreign(known: Construction) -> dict[str, object]:
-        found: dict[str, object] = {_LENGTHS: True} if lengths and not known.lengths else {}
-        return {**found, **asked} if known.free else found
-
-    found = foreign(construction)
-    if not found:
-        return None
-    others = [repr(known.name) for known in CONSTRUCTIONS.values() if not foreign(known)]
-    ways = [f"construction={' or '.join(others)}"] if others else []
-    return refuse(found, f"construction={construction.name!r}", ways)
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:,.0f} TB"
-
-
 # What is built, and how that is recorded.
 
 
-def _first(
-    built_by: Callable[[Plan], Memorizer | AssumptionError | PrecisionError],
-    data: Dataset,
-    num_heads: int,
-    head_dim: int | None,
-    construction: str,
-) -> Memorizer:
-    """Build by the chosen plan; where the data or float64 do not meet it, by the next one."""
-    obstacles: list[AssumptionError] = []
-    imprecise: list[PrecisionError] = []
-    for plan in plans(data, num_heads, head_dim, construction):
-        try:
-            found = built_by(plan)
-        except CapacityError:
-            if imprecise:  # heads hold these examples, but for rounding
-                break
-            raise
-        if isinstance(found, Memorizer):
-            return found
-        if isinstance(found, PrecisionError):
-            imprecise.append(found)
-        else:
-            obstacles.append(found)
-    if imprecise:
-        raise imprecise[0]
-    if construction == AUTO:  # before an assumption: more examples than fixed heads hold
-        require_room(data, num_heads)
-    raise obstacles[0]
+def _heads(
+    survey: Survey,
+    plan: Plan,
+    asked: Mapping[str, object],
+    saturated_fraction: float,
+    rng: np.random.Generator,
+) -> Iterable[FixedHeads] | Built:
+    """Return the heads of a plan. Raises AssumptionError for what the data do not meet."""
+    known = choice.CONSTRUCTIONS[plan.construction]
+    choice.require_taken(known, lengths=survey.dataset.lengths is not None, asked=asked)
+    fraction = {"saturated_fraction": saturated_fraction} if known.grouped else {}
+    found = known.build(survey, plan.num_heads, plan.head_dim, rng=rng, **fraction)
+    if isinstance(found, AssumptionError):
+        raise found
+    return found
+
+
+def _reason(failures: list[ConstructiveError], survey: Survey) -> ConstructiveError:
+    """Return why nothing was built: rounding, before too many examples, before an assumption."""
+    kinds = PrecisionError, CapacityError, AssumptionError
+    reason = next(error for kind in kinds for error in failures if isinstance(error, kind))
+    # What contexts allow counts equal inputs once.
+    return (isinstance(reason, CapacityError) and survey.repeated) or reason
 
 
 def _with_readout(survey: Survey, tried: Iterable[FixedHeads], rng: np.random.Generator) -> Built:
@@ -668,7 +267,7 @@ def _wider(built: Built, value_dim: int | None) -> Built:
 def _record(
     data: Dataset, plan: Plan, built: Built, saturated_fraction: float, seed: int
 ) -> BuildRecord:
-    known = CONSTRUCTIONS[plan.construction]
+    known = choice.CONSTRUCTIONS[plan.construction]
     return BuildRecord(
         construction=plan.construction,
         num_examples=data.num_examples,
@@ -717,8 +316,8 @@ def _measured(
     errors = np.full(data.target_dim, np.inf)
     if precision in ("auto", FLOAT64_BITS):
         report("measure the error", 0, 1)
-        known = CONSTRUCTIONS[record.construction]
-        whole = known.dense or operations_of_z(data, layer.num_heads) <= _QUICK
+        known = choice.CONSTRUCTIONS[record.construction]
+        whole = known.dense or operations_of_z(data, layer.num_heads) <= choice.QUICK
         errors = layer.column_errors(data) if whole else built.residuals
         worst = errors
         for seed in range(_NUDGES) if whole else ():
@@ -814,7 +413,7 @@ def _imprecise(
             suggestion="contexts without tokens that differ by rounding alone; "
             "precision='auto'; or construction='generic', whose heads are not sharp",
         )
-    free = record.construction == TANGENT.name
+    free = choice.CONSTRUCTIONS[record.construction].free
     message = (
         f"float64 cannot carry this readout: max error {error:.1e} on targets of size "
         f"{largest[worst]:.2g}; the condition number of {'the derivative' if free else 'Z'} is "
@@ -827,7 +426,7 @@ def _imprecise(
         message += f"; {seen}, enough for {allowed} of {inputs} examples with these heads"
         ways.append(f"num_heads={seen.heads(inputs)}")
     ranked = dataset.context_size <= dataset.width
-    if dataset.shared_context and ranked and record.construction == RANK_ONE.name:
+    if dataset.shared_context and ranked and record.construction == choice.RANK_ONE.name:
         ways.append(
             "construction='saturated' with head_dim=n, or own contexts: rank-one heads on a shared "
             f"context are ill-conditioned from about n=16 on (here n={dataset.context_size})"

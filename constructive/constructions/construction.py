@@ -1,6 +1,6 @@
 """What is known of a construction: when it applies, what it holds and costs, and how it is built.
 
-A construction is three functions: one plans, one estimates costs, and one builds. `build.py` has
+A construction is three functions: one plans, one estimates costs, and one builds. `choice.py` has
 the table of them, through which `explain` and "auto" walk (docs/contributing.md has the steps).
 """
 
@@ -108,8 +108,9 @@ class Construction:
     plan: Callable[[ExampleShapes, int, int | None], Plan]
     cost: Callable[[ExampleShapes, int, int | None], Cost]
     build: Callable[..., Found]
-    # whether it builds fixed heads, whose readout is the shortest one, by a dense factorization of
-    # Z; "auto" takes the first such construction as long as it is cheap
+    # H by default, or fewer, for shapes and d_h, and why; None for what contexts allow fixed heads
+    fewest: Callable[[ExampleShapes, int | None], tuple[int, str]] | None = None
+    # whether it builds fixed heads, whose readout is the shortest one, by factors of a dense Z
     dense: bool = False
     # whether its groups are those of the theorems, of which the claim *grouping* speaks
     grouped: bool = False

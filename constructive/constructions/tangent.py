@@ -433,7 +433,7 @@ def _half(shapes: ExampleShapes) -> int:
     return -(-shapes.width // 2)
 
 
-def fewest_heads(shapes: ExampleShapes, head_dim: int | None) -> int:
+def fewest(shapes: ExampleShapes, head_dim: int | None) -> tuple[int, str]:
     """Return the fewest heads that the examples fill by four fifths, with d_h = d / 2 by default.
 
     Raises CapacityError where no number of heads is enough.
@@ -446,7 +446,7 @@ def fewest_heads(shapes: ExampleShapes, head_dim: int | None) -> int:
             witness=shapes.context_size,
             suggestion="contexts with n >= 2 tokens",
         )
-    return found
+    return found, " (the examples fill four fifths of what so many free heads memorize)"
 
 
 def _full(
@@ -565,5 +565,5 @@ def _require_labels(outputs: Array, dataset: Dataset, found: Solved) -> bool:
 
 
 TANGENT = Construction(
-    "tangent", _FORMULA, "Theorem 33", plan, cost, tangent, free=True, lengths=True
+    "tangent", _FORMULA, "Theorem 33", plan, cost, tangent, fewest, free=True, lengths=True
 )

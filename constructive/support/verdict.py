@@ -57,8 +57,7 @@ class Claim:
     It is not a Boolean: ask `proved`.
 
     Attributes:
-        name: "grouping", "rank", "error" or "labels"; "equality" or "size" for sequences;
-            "impossible" for an upper bound; "rank", "recites" or "executed" for a decoder
+        name: by which `certify` is asked for it; docs/claims.md explains all of them
         statement: what is claimed
         verdict: what is known
         detail: how it was shown, or what to try where it is undecided

@@ -9,6 +9,7 @@ import copy
 import dataclasses
 import functools
 import json
+import math
 import re
 import shutil
 from pathlib import Path
@@ -506,6 +507,30 @@ def test_claims(files, kind, name):
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutants(files, kind):
     check_mutants(files(kind), seed=len(kind))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_malformed_evidence_is_refused_in_process(files, kind, checker):
+    """Nothing is raised, and nothing else is proved; of a true claim nothing is refuted."""
+    made, verify = files(kind), checker.verify
+    made.restore()
+    content = made.content
+    claims = content["claims"]
+    of = verify.KINDS[content["format"]]
+    known = {claim.name: claim for claim in verify.CLAIMS[of]}
+    options = verify.Options(quick=False, asked=(), epsilon=math.inf, most=8e9)
+    about = of.read(content, made.paths[1:], {x: known[x](claims[x]) for x in claims}, options)
+    for name, claim in claims.items():
+        evidence = claim["evidence"] or {}
+        others = (None, {}, [], [None], "x", "nan", -1, 1.5)
+        wrong = [{field: value} for field in evidence for value in others]
+        for given in ({}, *others, *(evidence | field for field in wrong)):
+            found = verify.verify(name, given, about)
+            assert found.verdict != "REFUTED", (name, given)
+            assert found.verdict == "UNDECIDED" or found.statement == claim["statement"]
+            assert found.detail or found.verdict == "PROVED", (name, given)
+        if name == "error":
+            assert "KeyError('bound')" in verify.verify(name, {}, about).detail
 
 
 @pytest.mark.parametrize("kind", ["own contexts", "pairs", "decoder", "next", "upper bound"])

@@ -20,7 +20,7 @@ from constructive import (
     generators,
 )
 from constructive.constructions import NAMES
-from constructive.constructions.build import CONSTRUCTIONS
+from constructive.constructions.choice import CONSTRUCTIONS
 from constructive.constructions.construction import Construction, Cost, FixedHeads
 from constructive.support.work import progress_to, report
 from constructive.theory.bounds import Plan, rank_one_capacity
@@ -275,6 +275,27 @@ def toy(**changes):
 def test_constructions(name, tmp_path, monkeypatch):
     monkeypatch.setitem(CONSTRUCTIONS, "toy", toy())
     check_construction(name, tmp_path)
+
+
+def test_auto_takes_nothing_that_is_not_in_its_order(monkeypatch):
+    data = generators.gaussian(num_examples=7, context_size=3, width=5, seed=0)
+    dependent = Dataset(data.contexts[:, [0, 1, 1]], data.queries, data.targets)
+    before = [str(build_memorizer(each, num_heads=3)) for each in (data, dependent)]
+
+    def never(*_, **__):
+        pytest.fail("a construction that is not in the order was built")
+
+    for place in (0, len(CONSTRUCTIONS)):
+        listed = [*CONSTRUCTIONS.items()]
+        listed.insert(place, ("toy", toy(build=never, cost=lambda *_: Cost(1.0, 1.0))))
+        with monkeypatch.context() as patched:
+            for name in list(CONSTRUCTIONS):
+                patched.delitem(CONSTRUCTIONS, name)
+            for name, known in listed:
+                patched.setitem(CONSTRUCTIONS, name, known)
+            assert "toy" in str(explain(data, num_heads=3))
+            after = [str(build_memorizer(each, num_heads=3)) for each in (data, dependent)]
+        assert after == before
 
 
 def test_names_are_known_before_anything_is_imported():

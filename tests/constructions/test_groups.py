@@ -16,7 +16,7 @@ from constructive import (
     explain,
     generators,
 )
-from constructive.constructions.build import CHEAP_BYTES, CHEAP_OPERATIONS, plans
+from constructive.constructions.choice import CHEAP_BYTES, CHEAP_OPERATIONS, options
 from constructive.theory.bounds import paired_capacity
 
 # Own contexts: heads in pairs, and a small system for each.
@@ -179,11 +179,21 @@ def test_dense_where_that_is_cheap(total, heads, shared, chosen):
 
 
 def test_what_auto_goes_on_to():
-    """The later constructions with the shortest readout; after a named one nothing."""
+    """The later constructions with the shortest readout; after a named one nothing.
+
+    Tangent heads come last, and only if fixed heads hold too few examples.
+    """
     data, tried = shapes(8, 3, 9), ["saturated", "rank_one", "generic"]
+    too_many = CapacityError("too many", suggestion="more heads")
     for asked, names in (("auto", tried), *((name, [name]) for name in tried)):
-        found = plans(data, 4, None, asked)
-        assert [plan.construction for plan in found] == names
+        found = options(data, 4, None, asked, [])
+        assert [option.construction for option in found] == names
+        found = options(data, 4, None, asked, [too_many])
+        free = ["tangent"] * (asked == "auto")
+        assert [option.construction for option in found] == names + free
+        rounding = [too_many, PrecisionError("rounding", suggestion="more heads")]
+        found = options(data, 4, None, asked, rounding)
+        assert [option.construction for option in found] == names
 
 
 def test_what_no_theorem_of_groups_holds_random_heads_do():

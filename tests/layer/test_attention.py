@@ -20,7 +20,7 @@ from constructive import (
     build_memorizer,
     generators,
 )
-from constructive.constructions.build import CONSTRUCTIONS
+from constructive.constructions.choice import CONSTRUCTIONS
 from constructive.layers.layer import Outputs, SignedCycles, drawn
 from constructive.strategies import memorizable
 

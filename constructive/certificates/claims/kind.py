@@ -1,6 +1,6 @@
 """`ClaimKind`: what a kind of claim says of itself, the `Subject` it is judged on, and options.
 
-A new kind is a file with a subclass, a line in `certify`, and its check in the checker.
+docs/contributing.md has the steps that add one.
 """
 
 import dataclasses
@@ -104,7 +104,6 @@ class ClaimKind(ABC):
     """One kind of claim."""
 
     name: ClassVar[str]  # by which `certify` is asked for it
-    statement: ClassVar[str]  # its sentence, with places for numbers; the checker has the same one
     options: ClassVar[frozenset[str]] = frozenset()  # the fields of `CertifyOptions` that it takes
     usual: ClassVar[bool] = True  # whether certificates make it by default
 
