@@ -109,9 +109,8 @@ def layout_of(text: Text, window: int, seed: int) -> Layout:
 class Cells(NamedTuple):
     """What each output has to be at each position, in units of the spacing."""
 
-    centres: Array  # the point (N,)
-    lower: Array  # the least output without rounding (N,), -inf if there is none
-    upper: Array  # the largest one (N,), inf if there is none
+    lower: Array  # the least output without rounding (N,), -inf if there is none, else the point
+    upper: Array  # the largest one (N,), inf if there is none, else the point
 
     @property
     def equations(self) -> Booleans:
@@ -169,7 +168,7 @@ def cells_of(points: Integers, following: Integers, *, every: bool) -> list[Cell
         last = (centres == column.min()) & (not every)
         lower = np.where(last, -np.inf, centres)
         upper = np.where(first, np.inf, centres)
-        listed.append(Cells(centres, lower, upper))
+        listed.append(Cells(lower, upper))
     return listed
 
 
@@ -215,7 +214,7 @@ class CompactPlan(NamedTuple):
 
     def columns_for(self, cells: list[Cells]) -> float:
         """Return the number of columns of Z that is tried first for the cells of all outputs."""
-        total = len(cells[0].centres)
+        total = len(cells[0].lower)
         if self.every:
             return _FOR_EVERY * total
         equations = max(int(each.equations.sum()) for each in cells)
