@@ -234,14 +234,6 @@ class Contexts(NamedTuple):
     following: Integers  # the token that follows each of them (R,)
 
 
-def following_of(text: Text, wanted: Integers) -> Integers:
-    """Return the tokens that follow some positions, both (R,)."""
-    after = np.append(text.ids[1:], text.end)
-    after[np.cumsum(text.lengths) - 1] = text.end
-    chosen: Integers = after[wanted]
-    return chosen
-
-
 def contexts(plan: CompactPlan, heads: tuple[Array, Array]) -> Contexts:
     """Return the rows of all different contexts, for heads W_Q and W_K (H, d, 1)."""
     text, wanted = plan.text, plan.wanted
@@ -262,7 +254,7 @@ def contexts(plan: CompactPlan, heads: tuple[Array, Array]) -> Contexts:
             kept = index >= 0
             rows[index[kept]] = read(sequence, at)[: len(index)][kept][:, used]
             done += len(index)
-    return Contexts(rows, following_of(text, wanted))
+    return Contexts(rows, text.following[wanted])
 
 
 def columns(layout: Layout, heads: int) -> Integers:
