@@ -94,7 +94,7 @@ def test_options_are_looked_at(options, word):
 
 
 def test_texts_whose_equations_do_not_fit_into_memory(monkeypatch):
-    monkeypatch.setattr(errors, "physical_memory", lambda: 24 * 300**2 - 1)
+    monkeypatch.setattr(errors, "physical_memory", lambda: 30 * 300**2 - 1)
     build_decoder(english(299), parameters="few")
     with pytest.raises(ParameterError, match="the equations of 300 positions"):
         build_decoder(english(300), parameters="few")
