@@ -170,7 +170,7 @@ BUDGET = {
     "kernels": (9058, 21),
     "layers": (2210, 7),
     "pytest_plugin": (160, 2),
-    "recite": (3270, 11),
+    "recite": (3250, 11),
     "rocq": (1610, 5),
     "sequences": (2600, 10),
     "strategies": (410, 2),

@@ -259,11 +259,10 @@ def _built(
 
     number = np.full(len(text), -1)
     number[wanted] = np.arange(len(wanted))
-    z, following = np.empty((len(wanted), layer.inner_dim)), np.empty(len(wanted), dtype=np.int64)
+    z = np.empty((len(wanted), layer.inner_dim))
     done = 0
     for batch in text.batches():
         index = np.where(batch.places >= 0, number[batch.places], -1)
-        following[index[index >= 0]] = batch.following[index >= 0]
         tokens = embedding[batch.ids] + positions[: batch.ids.shape[1]]
         for rows, representation in layer.chunks(tokens):
             report("attend", done, len(text))
@@ -271,7 +270,7 @@ def _built(
             z[where[where >= 0]] = representation[where >= 0]
             done += where.size
     report("solve", 0, 1)
-    targets = unembedding[following] / (unembedding[0] @ unembedding[0])
+    targets = unembedding[text.following[wanted]] / (unembedding[0] @ unembedding[0])
     solution = shortest.solve(z, targets)
     del z
     # Beyond float32 it is not a readout, and will be refused for its margins.

@@ -14,7 +14,6 @@ from constructive.recite.compact_tokens import (
     Contexts,
     columns,
     contexts,
-    following_of,
     layout_of,
     order_of,
     points_of,
@@ -182,7 +181,7 @@ _MOST = 4  # Columns for each position, at most
 
 def build_dense(plan: CompactPlan) -> Decoder | None:
     """Build a decoder with the fewest heads that are tried; None where there is no such readout."""
-    following = following_of(plan.text, plan.wanted)
+    following = plan.text.following[plan.wanted]
     wished = plan.columns_for(plan.cells(following))
     each = plan.layout.width - 1
     heads = max(1, math.ceil(wished / each) - 1)
@@ -257,7 +256,7 @@ def build_few(
         require_positive(outputs=outputs)
     require_known("readout", readout, _FORMATS)
     wanted = text.different(window)
-    order = order_of(following_of(text, wanted), text.end + 1)
+    order = order_of(text.following[wanted], text.end + 1)
     require_memory(
         f"the equations of {len(wanted):,} positions",
         _BYTES * len(wanted) ** 2,

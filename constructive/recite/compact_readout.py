@@ -5,8 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
+from constructive.recite.causal import Signs
 from constructive.recite.compact_tokens import Cells
-from constructive.support.arrays import AnyArray, Array, Booleans
+from constructive.support.arrays import Array, Booleans
 
 # The shortest readout with all outputs in their cells: block principal pivoting.
 #
@@ -154,16 +155,16 @@ _SPREAD = 0.2  # Errors of the nearest plane are about this, times sqrt(K)
 class Shortest(NamedTuple):
     """The shortest real readout of one output, in units of the spacing."""
 
-    rows: AnyArray  # Z, integers (R, K)
+    rows: Signs  # Z (R, K)
     cells: Cells  # of the output
     entries: Array  # u (K,)
     solved: CellSolution  # how it was found
 
 
-def shortest(rows: AnyArray, cheap: Array, cells: Cells) -> Shortest | None:
+def shortest(rows: Signs, cheap: Array, cells: Cells) -> Shortest | None:
     """Return the shortest readout; None where there is none, or pivoting does not end.
 
-    rows: Z, integers (R, K)
+    rows: Z (R, K)
     cheap: positive integers: the entry of a column with a larger one costs less (K,)
     """
     scaled = rows.astype(np.float32) * cheap.astype(np.float32)

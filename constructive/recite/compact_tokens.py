@@ -109,9 +109,8 @@ def layout_of(text: Text, window: int, seed: int) -> Layout:
 class Cells(NamedTuple):
     """What each output has to be at each position, in units of the spacing."""
 
-    centres: Array  # the point (N,)
-    lower: Array  # the least output without rounding (N,), -inf if there is none
-    upper: Array  # the largest one (N,), inf if there is none
+    lower: Array  # the least output without rounding (N,), -inf if there is none, else the point
+    upper: Array  # the largest one (N,), inf if there is none, else the point
 
     @property
     def equations(self) -> Booleans:
@@ -169,7 +168,7 @@ def cells_of(points: Integers, following: Integers, *, every: bool) -> list[Cell
         last = (centres == column.min()) & (not every)
         lower = np.where(last, -np.inf, centres)
         upper = np.where(first, np.inf, centres)
-        listed.append(Cells(centres, lower, upper))
+        listed.append(Cells(lower, upper))
     return listed
 
 
@@ -215,7 +214,7 @@ class CompactPlan(NamedTuple):
 
     def columns_for(self, cells: list[Cells]) -> float:
         """Return the number of columns of Z that is tried first for the cells of all outputs."""
-        total = len(cells[0].centres)
+        total = len(cells[0].lower)
         if self.every:
             return _FOR_EVERY * total
         equations = max(int(each.equations.sum()) for each in cells)
@@ -233,14 +232,6 @@ class Contexts(NamedTuple):
 
     rows: Signs  # Z (R, K), int8
     following: Integers  # the token that follows each of them (R,)
-
-
-def following_of(text: Text, wanted: Integers) -> Integers:
-    """Return the tokens that follow some positions, both (R,)."""
-    after = np.append(text.ids[1:], text.end)
-    after[np.cumsum(text.lengths) - 1] = text.end
-    chosen: Integers = after[wanted]
-    return chosen
 
 
 def contexts(plan: CompactPlan, heads: tuple[Array, Array]) -> Contexts:
@@ -263,7 +254,7 @@ def contexts(plan: CompactPlan, heads: tuple[Array, Array]) -> Contexts:
             kept = index >= 0
             rows[index[kept]] = read(sequence, at)[: len(index)][kept][:, used]
             done += len(index)
-    return Contexts(rows, following_of(text, wanted))
+    return Contexts(rows, text.following[wanted])
 
 
 def columns(layout: Layout, heads: int) -> Integers:

@@ -297,6 +297,13 @@ class Text(JsonFile):
         return len(self.vocabulary)
 
     @property
+    def following(self) -> Integers:
+        """What follows each token (N,): the number of the next one, `end` behind a text."""
+        after = np.append(self.ids[1:], self.end)
+        after[np.cumsum(self.lengths) - 1] = self.end
+        return after
+
+    @property
     def texts(self) -> tuple[tuple[Token, ...], ...]:
         """The tokens of each text."""
         return tuple(tuple(self.vocabulary[i] for i in part) for part in self._parts())
@@ -365,8 +372,7 @@ class Text(JsonFile):
         inside = place < lengths
         places = np.where(inside, self.starts[texts][:, np.newaxis] + place, -1)
         ids = np.where(inside, self.ids[places], 0)
-        following = np.where(place + 1 < lengths, np.roll(ids, -1, axis=1), self.end)
-        following = np.where(inside & (place >= self.prompt - 1), following, -1)
+        following = np.where(inside & (place >= self.prompt - 1), self.following[places], -1)
         return TextBatch(ids, places, following)
 
     def different(self, window: int | None = None) -> Integers:

@@ -148,7 +148,7 @@ class Constant(Rule):
         numbers = integers_of(values)
         if numbers is None:
             return None
-        most = int(numbers[len(numbers) // 2]) if len(numbers) else 0
+        most = int(numbers[len(numbers) // 2])
         others = np.flatnonzero(numbers != most)
         if len(others) > 1:
             return None
@@ -175,7 +175,7 @@ class Parity(Rule):
     def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:
         """Read the mask at the numbers that are powers of two, and compare all others."""
         numbers = self._numbers(matrix)
-        if numbers is None or not len(values):
+        if numbers is None:
             return None
         row_of = {number: row for row, number in enumerate(numbers.tolist())}
         places = [1 << place for place in range(int(numbers.max()).bit_length())]
@@ -251,7 +251,7 @@ class DrawnSigns(Rule):
     name = "drawn"
 
     def store(self, values: Array, index: int, matrix: Matrix) -> Stored | None:
-        size = int(abs(values[0])) if len(values) else 0
+        size = int(abs(values[0]))
         same = 0 < size <= LARGEST and (matrix.signs[:, index] * size == values).all()
         return Stored((size,), NO_BITS) if same else None
 

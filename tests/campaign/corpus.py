@@ -96,7 +96,7 @@ def pairs():
         )
         memorizer = build_memorizer(data, num_heads=heads, construction="paired", seed=1)
         yield f"paired-{total}", memorizer, data, {}
-        yield f"paired-{total}-dense", memorizer, data, {"claims": ["rank", "error", "labels"]}
+        yield f"paired-{total}-dense", memorizer, data, {"claims": ["rank", "error"]}
     yield "paired-error", memorizer, data, {"claims": ["error"], "epsilon": 1e-4}
 
 

@@ -149,7 +149,7 @@ def test_single_steps_leave_room_or_give_up():
     following = rng.integers(4, size=40)
     (cells,) = cells_of(points_of(np.arange(4), 1), following, every=True)
     spacing, needed = 30.0, 3.0
-    exact = np.linalg.lstsq(rows, cells.centres * spacing, rcond=None)[0]
+    exact = np.linalg.lstsq(rows, cells.lower * spacing, rcond=None)[0]
     start = np.rint(exact) + rng.integers(-1, 2, 60)
     assert cells.room(rows @ start, spacing).min() < needed
     found = polished(rows, start, cells, spacing, needed)
