@@ -65,10 +65,10 @@ def build_memorizer(
 ) -> Memorizer:
     """Build weights that memorize a dataset, whatever its targets are.
 
-    The error of the layer on the data is measured before the memorizer is returned. There is one
-    exception: where all heads on all examples would take far longer than the build (over 10^10
-    operations, of paired and tangent heads), the error is what the construction saw
-    (`BuildRecord.own_heads`); `Memorizer.max_error` evaluates all heads.
+    The error of the layer on the data is measured before the memorizer is returned. The exception
+    are many examples in pairs, where all heads on all examples would take longer than the build and
+    10^10 operations: the error is that of an example's own heads then (`BuildRecord.own_heads`),
+    and `Memorizer.max_error` evaluates all.
 
     Args:
         dataset: T examples
@@ -317,7 +317,9 @@ def _measured(
     if precision in ("auto", FLOAT64_BITS):
         report("measure the error", 0, 1)
         known = choice.CONSTRUCTIONS[record.construction]
-        whole = known.dense or operations_of_z(data, layer.num_heads) <= choice.QUICK
+        cost = known.cost(data, layer.num_heads, layer.head_dim).operations
+        # Steps of free heads have evaluated them before.
+        whole = known.free or operations_of_z(data, layer.num_heads) <= max(cost, choice.QUICK)
         errors = layer.column_errors(data) if whole else built.residuals
         worst = errors
         for seed in range(_NUDGES) if whole else ():

@@ -43,7 +43,7 @@ from constructive.theory.free_heads import Dimensions, most_examples
 def _of_theorem(of: bounds.TheoremHeads, build: Callable[..., Found]) -> Construction:
     """Return the heads of a theorem."""
     facts = of.name, of.formula, of.theorem, of.plan, dense_cost, build
-    return Construction(*facts, dense=True, grouped=True)
+    return Construction(*facts, grouped=True)
 
 
 SATURATED = _of_theorem(bounds.SATURATED, saturated)
@@ -55,7 +55,6 @@ GENERIC = Construction(
     generic.plan,
     generic.cost,
     generic.generic,
-    dense=True,
     lengths=True,
 )
 # All constructions. (`constructions.NAMES` is known to the command line, which imports none.)
@@ -329,8 +328,9 @@ def _at_any_cost(_: Candidate, __: _Look) -> bool:
     return True
 
 
-# The choice of "auto": the first one that can be planned, and of which its condition holds.
+# Fixed heads, whose readout is the shortest one, by factors of a dense Z.
 _DENSE = SATURATED, RANK_ONE, GENERIC
+# The choice of "auto": the first one that can be planned, and of which its condition holds.
 _ORDER = (
     *((known, _is_cheap) for known in _DENSE),
     (PAIRED, _costs_less),

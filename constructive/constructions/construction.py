@@ -110,8 +110,6 @@ class Construction:
     build: Callable[..., Found]
     # H by default, or fewer, for shapes and d_h, and why; None for what contexts allow fixed heads
     fewest: Callable[[ExampleShapes, int | None], tuple[int, str]] | None = None
-    # whether it builds fixed heads, whose readout is the shortest one, by factors of a dense Z
-    dense: bool = False
     # whether its groups are those of the theorems, of which the claim *grouping* speaks
     grouped: bool = False
     free: bool = False  # whether heads depend on the targets, so that no readout is left to choose

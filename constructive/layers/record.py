@@ -69,8 +69,7 @@ class BuildRecord:
         theorem: where that is proved; "" in older files
         grouped: whether its groups are those of the theorems, of which certificates speak then
         own_heads: whether max_error is what the heads of an example's own pair miss it by, with
-            those that are not saturated on it: to evaluate all would take far longer than the
-            build. Of "tangent": whether the layer was not evaluated with other rounding, too
+            those that are not saturated on it: to evaluate all would take far longer than the build
     """
 
     construction: str

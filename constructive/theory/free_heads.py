@@ -353,6 +353,8 @@ def _proved(
     among the outputs, and each output has what its heads memorize.
     """
     total, m, width = dataset.num_examples, dataset.target_dim, dataset.width
+    if m == 1 and not data.differences:  # then outputs are linear in W_V alone
+        return data.fixed(num_heads), "fixed heads (Theorem 9)"
     point = zero_point(num_heads, head_dim, data)
     if m == 1:
         found = factors_at(draw_zero_point(point, width, head_dim, 1, rng), dataset, rng).rank
@@ -497,15 +499,22 @@ def capacity(
     at_most = most_examples(num_heads, head_dim, data, m=target_dim)
     kind = "one shared context" if shared_context else "own contexts"
     return Capacity(
-        f"H = {num_heads}, d_h = {head_dim}: generic data, {kind}, n = {context_size}, d = {width}",
+        f"H = {num_heads}, d_h = {head_dim}: generic data, {kind}, n = {context_size}, d = {width}"
+        + _outputs(target_dim),
         saturated_capacity(num_heads, context_size, head_dim),
         CapacityBounds(fixed, by_theorem, fixed, by_theorem),
         CapacityBounds(at_least, reason, at_most, "almost no targets of more (Theorem 36)"),
     )
 
 
+def _outputs(count: int) -> str:
+    return f", d_out = {count}" * (count > 1)
+
+
 def _by_theorems(num_heads: int, head_dim: int, data: Dimensions, m: int) -> tuple[int, str]:
     """Return how many examples of generic data free heads memorize, and by which theorem."""
+    if m == 1 and not data.differences:  # then outputs are linear in W_V alone
+        return data.fixed(num_heads), "fixed heads (Theorem 9)"
     point = zero_point(num_heads, head_dim, data)
     if m == 1:
         theorem = "34" if point.uniform == num_heads else "35"
@@ -542,7 +551,7 @@ def _of_data(dataset: Dataset, num_heads: int, head_dim: int, seed: int) -> Capa
     kind = "one shared context" if dataset.shared_context else "own contexts"
     return Capacity(
         f"H = {num_heads}, d_h = {head_dim}: {dataset.num_examples:,} examples, {kind}, "
-        f"n = {dataset.context_size}, d = {dataset.width}",
+        f"n = {dataset.context_size}, d = {dataset.width}" + _outputs(dataset.target_dim),
         saturated_capacity(num_heads, dataset.context_size, head_dim),
         fixed,
         free,

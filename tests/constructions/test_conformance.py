@@ -267,7 +267,7 @@ def play(survey, num_heads, head_dim, *, rng):
 
 
 def toy(**changes):
-    known = Construction("toy", "H(n - 1) + 1", "no theorem", plan, cost, play, dense=True)
+    known = Construction("toy", "H(n - 1) + 1", "no theorem", plan, cost, play)
     return dataclasses.replace(known, **changes)
 
 

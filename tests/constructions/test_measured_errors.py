@@ -102,3 +102,16 @@ def test_more_bits_are_measured_with_all_of_them():
 def test_the_error_on_record_is_that_of_the_layer_for_hundreds():
     found = outcomes(map(drawn, range(600))) + outcomes(map(nearly_equal, range(100)))
     assert {built for _, built in found} >= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_heads_are_evaluated_unless_that_takes_longer_than_the_build(name, monkeypatch):
+    monkeypatch.setattr("constructive.constructions.choice.QUICK", 0.0)
+    data = generators.gaussian(num_examples=60, context_size=16, width=32, seed=0)
+    memorizer = build_memorizer(data, num_heads=16, construction=name)
+    assert memorizer.built.own_heads == (name == "paired")
+    if name != "paired":
+        assert memorizer.built.max_error == memorizer.max_error(data)
+    else:
+        assert "(own heads)" in str(memorizer)
+        assert memorizer.max_error(data) < 1e-6
