@@ -1,6 +1,5 @@
 """`check`: the independent checker, run on files in a process of its own."""
 
-import math
 import os
 import re
 import subprocess
@@ -113,6 +112,12 @@ def check(
           try: three files in this order: certificate, memorizer, data (two for an upper bound)
     """
     require_gigabytes(max_memory)
+    if not isinstance(quick, bool):
+        raise ParameterError(
+            f"quick={shown(quick)} is neither True nor False",
+            witness=shown(quick),
+            suggestion="quick=True",
+        )
     given = {_CERTIFICATE: certificate, _WEIGHTS: weights, _DATA: data}
     given = {role: thing for role, thing in given.items() if thing is not None}
     with tempfile.TemporaryDirectory() as folder:
@@ -132,7 +137,7 @@ def run_checker(arguments: Sequence[str], *, max_memory: float = 8.0) -> Checked
 
 def require_gigabytes(max_memory: float) -> None:
     """Raise ParameterError unless it is a positive number of GB."""
-    if not (isinstance(max_memory, int | float) and 0 < max_memory < math.inf):
+    if not (isinstance(max_memory, int | float) and 0 < max_memory <= sys.float_info.max):
         raise ParameterError(
             f"max_memory={shown(max_memory)} is not a size",
             witness=shown(max_memory),

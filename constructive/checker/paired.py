@@ -443,6 +443,7 @@ class PairedLayer(About):
 
     def __init__(self, weights, data, tell=silent, room=math.inf):
         self.weights, self.data, self.tell, self.room = weights, data, tell, room
+        require(LENGTHS not in data, "paired heads are for contexts of one length")
         self.shapes = pairs_of(shapes_of(data), shapes_of(weights))
         pairs = self.shapes[4] // 2
         w_q, w_k = (weights[name][: 2 * pairs] for name in ("W_Q", "W_K"))
@@ -467,6 +468,9 @@ class PairedLayer(About):
         held, operations = needs(arrays, tensors, on_disk=on_disk, coupled=room)
         announce(held + (pieces.jobs - 1) * OF_THREAD, operations, options.most)
         parts = (read_folder if on_disk else read_data)(files[1], arrays)
+        size = arrays["contexts"][1][1]
+        if LENGTHS in parts and np.array_equal(parts[LENGTHS], np.full(total, size)):
+            del parts[LENGTHS]  # which say nothing where all contexts have one length
         parts = read_weights(files[0], tensors), parts
         for part, name in zip(parts[::-1], ("data", "weights"), strict=True):
             require_about(content, part, name)
@@ -518,12 +522,12 @@ class PairedLayer(About):
         self.tell("residuals", 2, 4)
         found, scales = np.empty((2, *scan.layer.targets.shape)), np.empty(self.shapes[0], np.int64)
         found[:, self.order], scales[:] = residuals(scan, coupled), scan.layer.c
-        return [of_floats(InFloats(*found, scales, None))] if np.isfinite(found).all() else []
+        bounds = InFloats(*found, scales, None)
+        return [of_floats(bounds)] if bounds.finite else []
 
 
 def pairs_of(arrays, tensors):
     """The sizes of arrays of these types and shapes, which have to fit together, and to be few."""
-    require(LENGTHS not in arrays, "paired heads are for contexts of one length")
     require(len(tensors) == 5, "paired heads have no W_V_corrections")
     sizes = total, size, width, outputs, heads, _, inner, between = sizes_of(arrays, tensors)
     own = len(arrays["contexts"][1]) == 3 and size > 1

@@ -140,7 +140,7 @@ def in_floats(weights, data, tell):
             found = residuals_in_floats(weights, data, readout, tell)
         except OverflowError:  # it takes more digits
             return None
-    return found if found is not None and np.isfinite(found.far + found.off).all() else None
+    return found if found is not None and found.finite else None
 
 
 def of_floats(found):
@@ -244,6 +244,12 @@ class InFloats(Floated):
         """Bounds of |f - y| 2^-scale from above and from below: the difference is rounded, too."""
         off = up(self.off + 2.0 * UNIT * self.far)
         return up(self.far + off), np.maximum(self.far - off, 0.0)
+
+    @property
+    def finite(self):
+        """Whether all bounds are numbers: those of numbers near the largest float are not."""
+        with np.errstate(all="ignore"):
+            return bool(np.isfinite(self.sides()[0]).all())
 
 
 def residuals_in_floats(weights, data, readout, tell):

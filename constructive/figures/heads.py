@@ -7,12 +7,13 @@ import numpy as np
 
 from constructive.constructions.multihead.heads import SATURATION_EPS
 from constructive.data.dataset import Dataset
+from constructive.data.shapes import require_examples
 from constructive.exact.softmax import Floats
 from constructive.figures import drawing
 from constructive.layers.attention import attend, examples
 from constructive.layers.memorizer import Memorizer
 from constructive.support.arrays import Array
-from constructive.support.errors import require
+from constructive.support.errors import ParameterError, as_path, require, with_article
 
 FLOOR = 1e-12  # attention below this is drawn as this
 _FEW = 12  # heads that the corner enlarges, where there are more
@@ -42,7 +43,7 @@ class Plot:
 
     def save(self, path: str | Path) -> None:
         """Write it, whole or not at all. Raises OutputError where that cannot be."""
-        drawing.save(self.figure, Path(path))
+        drawing.save(self.figure, as_path(path))
 
     def _repr_png_(self) -> bytes:
         return drawing.png(self.figure)
@@ -63,6 +64,7 @@ def plot_heads(memorizer: Memorizer, dataset: Dataset, *, title: str | None = No
     Raises:
         MissingExtraError: without matplotlib (the extra `demo`)
         DataError: if the dataset does not fit the layer
+        ParameterError: for what is not a memorizer or a dataset
 
     Example:
         >>> from constructive import build_memorizer, generators, plot_heads
@@ -71,14 +73,22 @@ def plot_heads(memorizer: Memorizer, dataset: Dataset, *, title: str | None = No
         Plot('saturated heads: H = 3, T = 7')
     """
     colors = require("matplotlib.colors", extra="demo", purpose="a picture")
+    require_examples(dataset, Dataset)
+    if not isinstance(memorizer, Memorizer):
+        raise ParameterError(
+            f"{with_article(type(memorizer).__name__)} is not a memorizer",
+            witness=type(memorizer).__name__,
+            suggestion="plot_heads(memorizer, dataset), Memorizer.from_torch for a module",
+        )
     outputs = memorizer.layer(dataset.contexts, dataset.queries)
     errors = np.abs(outputs - dataset.target_matrix).max(axis=1)
     off_top = np.maximum(attention_off_top(memorizer, dataset), FLOOR)
     record = memorizer.record
     if title is None:
         title = f"{record.construction} heads: H = {len(off_top)}, T = {len(errors)}"
-    if record.order:
-        off_top, errors = off_top[:, record.order], errors[list(record.order)]
+    order = list(record.order) if len(record.order) == len(errors) else []  # of these data
+    if order:
+        off_top, errors = off_top[:, order], errors[order]
     many = record.heads and len(off_top) > _FEW
     shown = [(off_top, "")]
     if many:
@@ -98,7 +108,7 @@ def plot_heads(memorizer: Memorizer, dataset: Dataset, *, title: str | None = No
         axes.set_ylabel("head")
         axes.locator_params(integer=True)
     images[0].set_title(title, loc="left", fontsize="medium")
-    images[-1].set_xlabel("example, in the order of the heads" if record.order else "example")
+    images[-1].set_xlabel("example, in the order of the heads" if order else "example")
     bar = figure.colorbar(image, ax=images, shrink=0.8)
     bar.set_label(f"weight off the top token\n(saturated: below {SATURATION_EPS:.0e})")
     bar.ax.axhline(SATURATION_EPS, color="black", linewidth=1.5)

@@ -394,3 +394,13 @@ def test_almost_impossible_of_heads_that_nobody_has(heads, head_dim):
     equal = Dataset(np.repeat(data.contexts[:, :1], 3, axis=1), data.queries, data.targets)
     certificate = upper_bound_certificate(equal, heads, head_dim=head_dim)
     assert check(certificate, None, equal).proved
+
+
+@pytest.mark.parametrize("readout", [0.0, 1e308])
+def test_near_of_the_largest_numbers_is_told(readout):
+    one = np.ones((1, 1, 1))
+    layer = AttentionLayer(one, one, readout * one, one[0], one[0])
+    memorizer = Memorizer(layer, TrainedRecord("drawn", scalar_targets=False, constant=False))
+    target = [[np.finfo(float).max]] if readout == 0 else [[1.0]]
+    data = Dataset(0.6 * np.ones((1, 2, 1)), [[1.0]], target)
+    assert certify(memorizer, data, claims=["near"]).claims[0].verdict.name != "REFUTED"

@@ -245,6 +245,30 @@ def test_coupling_in_a_circle_is_proved_by_elimination(paired, monkeypatch):
     assert certify(weak, data, claims=["rank"])["rank"].verdict is Verdict.UNDECIDED
 
 
+def test_lengths_that_are_all_n_say_nothing(tmp_path):
+    data = generators.uniform(num_examples=7, context_size=3, width=6)
+    memorizer, file = build_memorizer(data, num_heads=4, construction="paired"), tmp_path / "d.npz"
+    certificate = certify(memorizer, data)
+    for lengths, proved in ((np.full(7, 3), True), (np.arange(7) % 3 + 1, False)):
+        np.savez(
+            file,
+            contexts=data.contexts,
+            queries=data.queries,
+            targets=data.targets,
+            lengths=lengths,
+        )
+        assert check(certificate, memorizer, file).proved is proved
+
+
+def test_errors_of_targets_near_the_largest_float_are_proved_in_digits():
+    data = generators.uniform(num_examples=7, context_size=3, width=6)
+    memorizer = build_memorizer(data, num_heads=4, construction="paired")
+    largest = np.finfo(float).max
+    far = Dataset(data.contexts, data.queries, np.full(7, largest))
+    claims = certify(memorizer, far, claims=["rank", "error"], epsilon=largest).claims
+    assert [claim.verdict.name for claim in claims] == ["PROVED", "PROVED"]
+
+
 def test_data_which_do_not_fit_the_record(paired):
     data, memorizer, _, _ = paired
     more = generators.gaussian(num_examples=80, context_size=4, width=12, seed=4)

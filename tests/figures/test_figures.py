@@ -207,6 +207,15 @@ def test_the_heads_of_a_memorizer(construction, heads, panels, tmp_path):
     assert plot._repr_png_().startswith(b"\x89PNG")
     with pytest.raises(DataError, match="do not fit the layer"):
         plot_heads(memorizer, generators.uniform(num_examples=7, context_size=3, width=4))
+    for wrong in ((memorizer, data.contexts), (memorizer.layer, data)):
+        with pytest.raises(ParameterError):
+            plot_heads(*wrong)
+
+
+def test_the_heads_of_pairs_on_other_examples():
+    data = generators.uniform(num_examples=7, context_size=3, width=6)
+    memorizer = build_memorizer(data, num_heads=4, construction="paired")
+    assert repr(plot_heads(memorizer, data.take([3, 1]))) == "Plot('paired heads: H = 4, T = 2')"
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,9 @@ class Near(OfFreeHeads):
     def propose(self, subject: Subject[Memorizer, Dataset]) -> Evidence:
         """Return the size of readouts, so many blocks of directions, and twice what is shown."""
         layer, data, about = subject.weights.layer, subject.data, layer_of(subject)
-        unit = 2.0 ** math.frexp(np.abs(layer.effective_readout).max() or 1.0)[1]
+        # of readouts beyond half of the largest float, the unit is their largest power of two
+        exponent = math.frexp(np.abs(layer.effective_readout).max() or 1.0)[1]
+        unit = math.ldexp(1.0, min(exponent, 1023))
         rows, heads, width = data.num_examples * data.target_dim, layer.num_heads, layer.width
         readouts, block = heads * width * data.target_dim, width * layer.head_dim
         few = min(2 * heads, math.ceil(max(_ROOM * rows - readouts, 0) / block))
