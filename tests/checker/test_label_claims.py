@@ -1,6 +1,7 @@
 """Labels that lead: what is proved of them, by whom, and at which edge."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import drawn
 import numpy as np
@@ -115,3 +116,16 @@ def test_a_lead_that_rounds_up_to_a_bound_is_below_it(checker, tmp_path, power, 
     assert proved(checker, tmp_path, certificate, memorizer, data) == (part > 2.0)
     claim = certify(memorizer, data, claims=["labels"])["labels"]
     assert claim.verdict is (Verdict.UNDECIDED if part < 2.0 else Verdict.PROVED)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "verdict"),
+    [(1.01, "PROVED"), (0.99, "UNDECIDED"), (-0.99, "UNDECIDED"), (-1.01, "REFUTED")],
+)
+def test_what_is_not_known_of_both_outputs_counts(checker, ahead, verdict):
+    """Each is off by a half, one way or the other."""
+    outputs = np.array([[3.0, 0.0], [ahead, 0.0]])
+    found = checker.real.InFloats(0 * outputs, 0.5 + 0 * outputs, np.zeros(2, int), outputs)
+    about = SimpleNamespace(data={"targets": np.array([[1, 0], [1, 0]])}, floats=found)
+    said = checker.labels.Labels({"evidence": {"bound": (1e-9).hex()}}).judge(about)
+    assert (said.verdict, said.witness) == (verdict, 1 if verdict == "REFUTED" else None)
