@@ -200,9 +200,13 @@ def right_inverse(matrix: Array, columns: Integers, prime: int) -> Integers:
             witness=factors.rank,
             suggestion="a certificate of these very weights and data, in which rank is PROVED",
         )
-    solution = np.empty((total, total))  # of the columns in the order of their pivots
-    solution[factors.columns] = modular.solve(factors, np.eye(total))
-    return solution.astype(np.int64) % prime
+    return _of_factors(factors)
+
+
+def _of_factors(factors: modular.Factors) -> Integers:
+    """Return the right inverse of the columns with pivots, in ascending order."""
+    solution = modular.solve(factors, np.eye(factors.rank))
+    return solution[np.argsort(factors.columns)].astype(np.int64) % factors.modulus
 
 
 RANK = Theory(
@@ -303,11 +307,11 @@ def _onto_evidence(
     if not 1 < point.value < point.prime < modular.LARGEST_MODULUS:
         raise _not_about("onto", "these data", point)
     rows, squares = _unit_directions(base, dataset, point)
-    chosen = np.sort(modular.factor(rows, point.prime).columns)
-    if len(chosen) < len(rows):
-        raise _not_about("onto", "these data", (len(chosen), len(rows)))
+    factors = modular.factor(rows, point.prime, overwrite=True)
+    if factors.rank < len(rows):
+        raise _not_about("onto", "these data", (factors.rank, len(rows)))
     # Rocq's rows are not divided by sums of powers.
-    inverse = right_inverse(rows, chosen, point.prime) * squares % point.prime
+    chosen, inverse = np.sort(factors.columns), _of_factors(factors) * squares % point.prime
     leaders = [group.stop - 1 for group in base.groups for _ in range(group.start, group.stop)]
     return {
         **_of_rank(point, inverse, chosen, (sizes["H"], rows.shape[1] // sizes["H"])),
