@@ -266,7 +266,7 @@ def _onto_confirmed(instance: FilledTheory) -> list[str]:
 def _onto_numbers(
     certificate: Certificate, _memorizer: Memorizer, dataset: Dataset
 ) -> StoredNumbers:
-    """Return the numbers that Rocq has to speak of: the data, and the sizes of heads.
+    """Return the numbers that Rocq has to speak of: different examples, and the sizes of heads.
 
     Raises NotConfirmableError for contexts of different lengths.
     """
@@ -281,11 +281,9 @@ def _onto_numbers(
             witness=f"lengths from {dataset.lengths.min()} to {dataset.lengths.max()}",
             suggestion="check without --rocq",
         )
-    total, outputs = dataset.num_examples, dataset.target_dim
-    sizes = {"n": dataset.context_size, "d": dataset.width, "T": total, "m": outputs}
-    sizes |= {"H": heads, "dh": inner}
-    arrays = {"contexts": dataset.contexts_of(slice(None)), "queries": dataset.queries}
-    return StoredNumbers(arrays, sizes, (total * outputs) ** 2)
+    known = stored_examples(dataset, different_inputs(dataset), heads)
+    sizes = {**known.sizes, "dh": inner, "m": dataset.target_dim}
+    return StoredNumbers(known.arrays, sizes, (sizes["T"] * sizes["m"]) ** 2)
 
 
 def _onto_evidence(
@@ -306,7 +304,8 @@ def _onto_evidence(
     point, uniform, base = _evidence_of(certificate, "onto", read, "certify --claims onto")
     if not 1 < point.value < point.prime < modular.LARGEST_MODULUS:
         raise _not_about("onto", "these data", point)
-    rows, squares = _unit_directions(base, dataset, point)
+    different = dataset.take(different_inputs(dataset))
+    rows, squares = _unit_directions(base, different, point)
     factors = modular.factor(rows, point.prime, overwrite=True)
     if factors.rank < len(rows):
         raise _not_about("onto", "these data", (factors.rank, len(rows)))
