@@ -269,7 +269,7 @@ def certify(
 def upper_bound_certificate(
     dataset: Dataset, num_heads: int, *, head_dim: int | None = None, seed: int = 0
 ) -> Certificate:
-    """Prove that no H heads, chosen before the targets, have a readout for all targets.
+    """Prove that whichever H fixed heads you choose, some targets of the data have no readout.
 
     It holds wherever different examples are more than c(E; H) (Theorem 8, `theory.capacity`): for
     T > H(n - 1) + 1 examples with one shared context of rank n, for T > Hd with contexts of their
