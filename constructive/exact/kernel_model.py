@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.checker.bounds import up
-from constructive.exact.float_model import FORMATS, Format
+from constructive.exact.formats import FORMATS, Format
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError, shown
 

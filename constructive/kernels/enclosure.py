@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.checker.bounds import gamma, up
-from constructive.exact.float_model import Format, nearest
+from constructive.exact.formats import Format, nearest
 from constructive.exact.kernel_model import STRETCH, KernelModel
 from constructive.kernels.masks import Scalar, with_four_axes
 from constructive.kernels.spec import as_float64, require_factors

@@ -4,7 +4,7 @@
 
 All float32 numbers l from -0 down to -104 (or every so many-th), and some down to -inf, go through
 the exponential of each library, and are compared with numpy's in float64, whose own error is less
-than 10^-8 of what is looked for. `exact.float_model` assumes that results are within EXP_ULPS units
+than 10^-8 of what is looked for. `checker/float_model.py` assumes that results are within EXP_ULPS units
 in the last place where they are twice the smallest normal number or more, and off by no more than
 twice that number where they are less.
 
