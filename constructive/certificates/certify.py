@@ -224,7 +224,7 @@ def certify(
         seed: of the primes' points; any seed proves the same
         model: of the claim *executed* of a decoder: "float32, pairwise" (by default, with its own
             storage), "float32, pairwise, blocks of 16", "float32, scaled" or "float32, any
-            contraction" (`exact.float_model`); for a decoder of integers also "float32, TF32
+            contraction" (docs/claims.md); for a decoder of integers also "float32, TF32
             products", "float32, bfloat16 products" or "float32, float16 products"
 
     Raises:

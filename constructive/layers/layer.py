@@ -26,7 +26,7 @@ import numpy.typing as npt
 from constructive.data.dataset import Dataset
 from constructive.data.padded import Padded, as_padded
 from constructive.data.shapes import ExampleShapes
-from constructive.exact.float_model import FLOAT32
+from constructive.exact.formats import FLOAT32
 from constructive.exact.softmax import FactoredFloats, Floats
 from constructive.layers.attention import Chunk, View, after_attention, examples, flat
 from constructive.layers.projections import weights_of

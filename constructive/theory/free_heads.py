@@ -353,8 +353,6 @@ def _proved(
     among the outputs, and each output has what its heads memorize.
     """
     total, m, width = dataset.num_examples, dataset.target_dim, dataset.width
-    if m == 1 and not data.differences:  # then outputs are linear in W_V alone
-        return data.fixed(num_heads), "fixed heads (Theorem 9)"
     point = zero_point(num_heads, head_dim, data)
     if m == 1:
         found = factors_at(draw_zero_point(point, width, head_dim, 1, rng), dataset, rng).rank
