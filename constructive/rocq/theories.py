@@ -150,7 +150,8 @@ def _rank_evidence(
     fits = 1 < value < prime < modular.LARGEST_MODULUS and len(chosen) == dataset.num_examples
     if not (fits and (np.diff(chosen) > 0).all() and chosen[-1] < layer.num_heads * layer.width):
         raise _not_about("rank", "these weights and data", (prime, value, len(chosen)))
-    inverse = right_inverse(_cleared(layer, dataset, Point(prime, value)), chosen, prime)
+    rows = _cleared(layer, dataset, Point(prime, value))
+    inverse = right_inverse(rows[:, chosen], prime)[1]
     return _of_rank(Point(prime, value), inverse, chosen, (layer.num_heads, layer.width))
 
 
@@ -187,26 +188,21 @@ def _cleared(layer: AttentionLayer, dataset: Dataset, point: Point) -> Array:
     return rows.reshape(dataset.num_examples, -1)
 
 
-def right_inverse(matrix: Array, columns: Integers, prime: int) -> Integers:
-    """Return M with A[:, columns] M = 1 modulo p, in 0, ..., p - 1: (T, T).
+def right_inverse(matrix: Array, prime: int) -> tuple[Integers, Integers]:
+    """Return columns C, ascending, and M with A[:, C] M = 1 modulo p, in 0, ..., p - 1: (T, T).
 
-    A (T, k) has balanced residues. Raises ParameterError where its T columns are dependent.
+    A (T, k) has balanced residues. Raises ParameterError where its rows are dependent.
     """
-    total = len(matrix)
-    factors = modular.factor(np.ascontiguousarray(matrix[:, columns]), prime)
-    if factors.rank < total or len(columns) != total:
+    factors, total = modular.factor(np.ascontiguousarray(matrix), prime), len(matrix)
+    if factors.rank < total:
         raise ParameterError(
-            f"Z has rank {factors.rank} modulo {prime} in {len(columns)} columns, not {total}",
+            f"rows have rank {factors.rank} modulo {prime} in {matrix.shape[1]} columns, "
+            f"not {total}",
             witness=factors.rank,
-            suggestion="a certificate of these very weights and data, in which rank is PROVED",
+            suggestion="a certificate of these very data, and of these weights if it names any",
         )
-    return _of_factors(factors)
-
-
-def _of_factors(factors: modular.Factors) -> Integers:
-    """Return the right inverse of the columns with pivots, in ascending order."""
-    solution = modular.solve(factors, np.eye(factors.rank))
-    return solution[np.argsort(factors.columns)].astype(np.int64) % factors.modulus
+    solution, order = modular.solve(factors, np.eye(total)), np.argsort(factors.columns)
+    return factors.columns[order], solution[order].astype(np.int64) % prime
 
 
 RANK = Theory(
@@ -304,13 +300,9 @@ def _onto_evidence(
     point, uniform, base = _evidence_of(certificate, "onto", read, "certify --claims onto")
     if not 1 < point.value < point.prime < modular.LARGEST_MODULUS:
         raise _not_about("onto", "these data", point)
-    different = dataset.take(different_inputs(dataset))
-    rows, squares = _unit_directions(base, different, point)
-    factors = modular.factor(rows, point.prime, overwrite=True)
-    if factors.rank < len(rows):
-        raise _not_about("onto", "these data", (factors.rank, len(rows)))
-    # Rocq's rows are not divided by sums of powers.
-    chosen, inverse = np.sort(factors.columns), _of_factors(factors) * squares % point.prime
+    rows, squares = _unit_directions(base, dataset.take(different_inputs(dataset)), point)
+    chosen, inverse = right_inverse(rows, point.prime)
+    inverse = inverse * squares % point.prime  # Rocq's rows are not divided by sums of powers
     leaders = [group.stop - 1 for group in base.groups for _ in range(group.start, group.stop)]
     return {
         **_of_rank(point, inverse, chosen, (sizes["H"], rows.shape[1] // sizes["H"])),
