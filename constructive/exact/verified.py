@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from constructive.exact.upward import UNIT
+from constructive.checker.bounds import UNIT
 from constructive.support.arrays import Array, Booleans
 
 # Rows that are independent, proved in float64: a Cholesky factorization of their Gram matrix.

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from constructive.exact.float_model import Format, nearest
+from constructive.exact.formats import Format, nearest
 from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
 from constructive.kernels.answer import BASES, expected_logits, expected_lse, sentence
 from constructive.kernels.describe import Description, LogitReport, LseReport

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from constructive.exact.float_model import FORMATS, nearest
+from constructive.exact.formats import FORMATS, nearest
 from constructive.kernels.answer import BASES, LN2, Lse, expected_lse
 from constructive.kernels.facts import SIZES, Condition, Facts, relate, separate, span
 from constructive.kernels.mistakes import LARGEST, Rows

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from kernels_of_tests import SINGLE, Flash, plain
 
-from constructive.exact.float_model import FORMATS, nearest
+from constructive.exact.formats import FORMATS, nearest
 from constructive.kernels import battery, diagnose, examine
 from constructive.kernels.masks import Boolean, Chunked, LeftPadding, RightPadding, VariableLengths
 
