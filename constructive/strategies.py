@@ -60,7 +60,7 @@ _RANK_ONE_TOKENS = 8
 
 
 class LayerProblem(NamedTuple):
-    """A dataset with a layer that holds it.
+    """A dataset, and the sizes of a layer that memorizes it.
 
     Attributes:
         dataset: T examples, contexts (T, n, d) or one shared (n, d)
@@ -196,7 +196,7 @@ def memorizable(  # noqa: D417 - Hypothesis fills in draw
     construction: Theorem | Literal["tangent"] | None = None,
     at_bound: bool = True,
 ) -> LayerProblem:
-    """Datasets with H and d_h whose bound holds them: exactly at the bound, or up to it.
+    """Datasets with H and d_h of a layer that memorizes them: at its bound, or up to it.
 
     Head dimensions go from 1 to n + 1, and contexts are own ones or a shared one. For heads that
     may depend on the targets, "tangent", data are Gaussian numbers of a seed, as such heads

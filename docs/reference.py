@@ -128,17 +128,15 @@ def commands() -> list[str]:
         [sys.executable, "-m", *program], capture_output=True, text=True, check=True
     ).stdout
     lines = []
-    for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
-        name, rest = section.split("\n", 1)
-        about = rest.strip().partition("\n\n")[0]
-        if about.startswith("**"):  # a command of several, without a text of its own
-            continue
+    for section in re.split(r"^##+ ", text, flags=re.MULTILINE)[1:]:
+        name, rest = section.partition("**Commands**")[0].split("\n", 1)
         options = []
         for given, what in re.findall(r"^\* `(.*?)`: (.*)$", rest, re.MULTILINE):
-            names = re.findall(r"(?<![\w-])--?[\w-]+|^\w+", given)
-            if not set(names) & set(USUAL) and "COMMAND" not in given:
+            names = re.findall(r"(?<!\S)--?[\w-]+", given) or [given.partition(" <")[0]]
+            if not set(names) & set(USUAL):
                 words = re.sub(r" +\[.*?\]$", "", what)
                 options.append(f"- {', '.join(f'`{each}`' for each in names)}: {words}")
+        about = rest.strip().partition("\n\n")[0]
         lines += ["", f"### {name.strip('`')}", "", " ".join(about.split())]
         lines += ["", *options] if options else []
     return lines[1:]

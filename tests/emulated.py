@@ -19,7 +19,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from constructive import checker
-from constructive.exact.float_model import FORMATS, TF32, Format, nearest
+from constructive.exact.formats import FORMATS, TF32, Format, nearest
 from constructive.layers.attention import CausalView
 from constructive.support.arrays import Array
 

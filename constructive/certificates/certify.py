@@ -224,7 +224,7 @@ def certify(
         seed: of the primes' points; any seed proves the same
         model: of the claim *executed* of a decoder: "float32, pairwise" (by default, with its own
             storage), "float32, pairwise, blocks of 16", "float32, scaled" or "float32, any
-            contraction" (`exact.float_model`); for a decoder of integers also "float32, TF32
+            contraction" (docs/claims.md); for a decoder of integers also "float32, TF32
             products", "float32, bfloat16 products" or "float32, float16 products"
 
     Raises:
@@ -269,7 +269,7 @@ def certify(
 def upper_bound_certificate(
     dataset: Dataset, num_heads: int, *, head_dim: int | None = None, seed: int = 0
 ) -> Certificate:
-    """Prove that no H heads, chosen before the targets, have a readout for all targets.
+    """Prove that whichever H fixed heads you choose, some targets of the data have no readout.
 
     It holds wherever different examples are more than c(E; H) (Theorem 8, `theory.capacity`): for
     T > H(n - 1) + 1 examples with one shared context of rank n, for T > Hd with contexts of their

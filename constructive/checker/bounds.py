@@ -9,6 +9,7 @@ import numpy as np
 
 LONGEST = 1 << 22  # terms of a sum of bounds
 UNIT = 2.0**-53
+TINY = 2.0**-1000  # more than LONGEST products lose by underflow
 AT_ONCE = 1 << 18  # entries which are looked at together
 LN2 = 2977044471 * 2.0**-32, 1.9082149292705877e-10  # log(2): its first 32 bits, and the rest
 
@@ -20,7 +21,7 @@ def up(x):
     products which underflow lose 2^-1075 each. What overflows is infinite, or not a number, and
     then compares as not proved. What is raised may be a factor again; quotients are like products.
     """
-    return x * (1.0 + 2.0**-30) + 2.0**-1000
+    return x * (1.0 + 2.0**-30) + TINY
 
 
 def above(x, digits=3, limit=None):
@@ -46,7 +47,10 @@ def _text(x, digits, rounding, enough):
 
 
 def gamma(terms):
-    """A sum of so many products, in any order, is off by this part of the sum of their sizes."""
+    """A sum of so many products, in any order, is off by this part of the sum of their sizes.
+
+    Rounded up; but for underflow, which `up` covers (Higham, section 3).
+    """
     return terms * UNIT / (1.0 - terms * UNIT) * (1.0 + 2.0**-30)
 
 

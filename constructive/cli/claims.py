@@ -99,7 +99,7 @@ def upper_bound(
     head_dim: int | None = None,
     output: Path = Path("upper-bound.json"),
 ) -> None:
-    """Prove that no H heads, chosen before the targets, have a readout for all targets.
+    """Prove that whichever H fixed heads you choose, some targets of the data have no readout.
 
     With --head-dim: that almost no targets are returned by any weights of H heads of this d_h.
 

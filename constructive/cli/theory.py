@@ -48,10 +48,10 @@ def capacity(
     width: int | None = None,
     shared: bool = False,
 ) -> None:
-    """Print how many examples heads memorize with any targets: fixed heads, and free heads.
+    """Print how many examples of a dataset, or of almost all data, fixed and free heads memorize.
 
-    Fixed heads are chosen before the targets; free heads may depend on them. The numbers are of a
-    dataset, or of generic data of given sizes. With a dataset and without --heads: the fewest
+    Whatever the targets are: fixed heads are chosen before them, free heads may depend on them.
+    Without a dataset data have the given sizes. With a dataset and without --heads: the fewest
     fixed heads that memorize its examples with any targets, and a proof that fewer do not. Exit
     status 0 if both are PROVED, else 1.
 

@@ -29,7 +29,7 @@ class Survey:
 
     @cached_property
     def repeated(self) -> AssumptionError | None:
-        """Why no weights memorize the inputs as they are, or None: one of them occurs twice.
+        """Why no weights return all targets of the inputs as they are: one occurs twice. Or None.
 
         Raises DataError for equal inputs with different targets, and for numbers that are too large
         or too small for float64.

@@ -188,7 +188,7 @@ class RationalLayer(HeadShapes):
             )
 
     def max_error(self, dataset: RationalDataset | Dataset) -> float:
-        """Return largest `|f - y|` over the data: 0.0 if and only if they are equal.
+        """Return the largest `|f - y|` over the data: 0.0 if and only if they are equal.
 
         Args:
             dataset: T examples

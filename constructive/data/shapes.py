@@ -41,7 +41,7 @@ class ExampleShapes(Rebuilt):
 
     @property
     def width(self) -> int:
-        """D."""
+        """The width d."""
         return int(self.queries.shape[1])
 
     @property

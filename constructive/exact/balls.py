@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from flint import arb, arb_mat
 
+from constructive.checker.bounds import TINY, UNIT
 from constructive.exact.directed import working_precision
 from constructive.exact.softmax import (
     Arithmetic,
@@ -28,7 +29,6 @@ from constructive.exact.softmax import (
     absorbed_logits,
     side_by_side,
 )
-from constructive.exact.upward import TINY, UNIT
 from constructive.support.arrays import Array, Booleans
 
 # Matrices in ball arithmetic.

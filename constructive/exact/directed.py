@@ -3,7 +3,7 @@
 A bound is worth nothing if a conversion rounds it to the wrong side. So there is one place for it,
 this one: `upper` and `lower` turn an exact number or a ball into a float, `at_most` and `at_least`
 into decimal text of two digits, `fixed` and `percent` into text with a decimal point. Bounds
-of arrays are in `exact.upward`. The precision of balls is set here, too.
+of arrays are in `checker.bounds`. The precision of balls is set here, too.
 """
 
 import math

@@ -34,7 +34,7 @@ _AT_ONCE = 1 << 18  # Entries that are looked at together
 
 @dataclass(frozen=True)
 class Dependency:
-    """Rows of a matrix that are dependent, no fewer of them being so, and exact coefficients.
+    """Dependent rows of a matrix of which no part is dependent, with exact coefficients.
 
     Attributes:
         rows: k indices, ascending
@@ -167,7 +167,7 @@ def as_columns(columns: list[list[int]], length: int) -> flint.fmpz_mat:
 
 
 def dependency(matrix: Array, rows: npt.ArrayLike | None = None) -> Dependency | None:
-    """Return a dependency among the given rows of which no part is one; or None.
+    """Return dependent rows among the given ones, of which no part is dependent; or None.
 
     Args:
         matrix: (N, d), of floats

@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from constructive.exact.float_model import FORMATS, Format
-from constructive.exact.upward import up
+from constructive.checker.bounds import up
+from constructive.exact.formats import FORMATS, Format
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError, shown
 

@@ -21,7 +21,7 @@ import numpy as np
 from constructive.checker import folder as checker
 from constructive.checker.properties import read_property
 from constructive.checker.ranges import MODEL as OPERATORS
-from constructive.exact.float_model import FLOAT32
+from constructive.exact.formats import FLOAT32
 from constructive.instances.graphs import AnyNetwork, OperatorGraph, graph_of
 from constructive.instances.properties import Property, text_of, version_1
 from constructive.support.errors import (

@@ -17,7 +17,7 @@ import numpy as np
 from constructive.checker import folder as checker
 from constructive.checker.properties import read_property
 from constructive.checker.softmaxes import KNOWN, heads_of, steepness
-from constructive.exact.float_model import FLOAT32
+from constructive.exact.formats import FLOAT32
 from constructive.instances.graphs import graph_of
 from constructive.instances.instance import Refutation
 from constructive.instances.network import Head, Network

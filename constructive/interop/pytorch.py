@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear, pad, relu, scaled_dot_product_attention
 
-from constructive.exact.float_model import FLOAT32
+from constructive.exact.formats import FLOAT32
 from constructive.layers.layer import AttentionLayer, require_single_target
 from constructive.sequences.floats import dense_layers, require_exact
 from constructive.sequences.network import WEIGHTS, ReluNetwork, UniformAttention
@@ -37,7 +37,7 @@ class AttentionModule(nn.Module):
 
     Attributes:
         float_model: the model of floating-point programs that it belongs to on CPUs, in float32
-            (`exact.float_model`); fused kernels of other devices may fold log2 e and merge parts,
+            (`checker.MODELS`); fused kernels of other devices may fold log2 e and merge parts,
             as "float32, scaled" allows
         W_Q: (H, d, d_h)
         W_K: (H, d, d_h)
@@ -285,7 +285,7 @@ class DecoderModule(nn.Module):
     U: Tensor  # ((H + 1) d, d_out)
     unembedding: Tensor  # (V + 1, d_out)
     # The model of floating-point programs that it belongs to on CPUs, in float32
-    # (`exact.float_model`); fused kernels of other devices may fold log2 e and merge parts, as
+    # (`checker.MODELS`); fused kernels of other devices may fold log2 e and merge parts, as
     # "float32, scaled" allows.
     float_model: str
     window: int | None  # how many tokens a position sees, itself among them; None for all up to it

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.exact.float_model import FORMATS, nearest
+from constructive.exact.formats import FORMATS, nearest
 from constructive.exact.kernel_model import KERNEL_MODELS, power
 from constructive.kernels.cases import (
     GAP,

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from constructive.exact.float_model import Format, nearest
+from constructive.checker.bounds import gamma, up
+from constructive.exact.formats import Format, nearest
 from constructive.exact.kernel_model import STRETCH, KernelModel
-from constructive.exact.upward import gamma, up
 from constructive.kernels.masks import Scalar, with_four_axes
 from constructive.kernels.spec import as_float64, require_factors
 from constructive.support.arrays import Array, Booleans, Integers, first_place
@@ -499,7 +499,7 @@ def _shared(largest: Array, blocks: Array, of_logits: LogitErrors, model: Kernel
     near = largest + 2.0 * model.lag
     parts = np.maximum(_exponentials(blocks, model), 0.0)
     own = OWN * largest + OWN_EXP
-    return up(of_logits.rounded * near + parts + own + of_logits.flushed)
+    return np.asarray(up(of_logits.rounded * near + parts + own + of_logits.flushed))
 
 
 def _exponentials(blocks: Array, model: KernelModel) -> Array:

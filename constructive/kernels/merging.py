@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from constructive.exact.float_model import nearest
+from constructive.exact.formats import nearest
 from constructive.kernels.answer import BASES, LN2, LOG_ERROR, UNIT
 from constructive.kernels.checking import KernelError
 from constructive.kernels.inputs import converted

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar, get_args
 import numpy as np
 import numpy.typing as npt
 
-from constructive.exact.float_model import FORMATS, Format
+from constructive.exact.formats import FORMATS, Format
 from constructive.kernels.masks import (
     Boolean,
     Causal,
@@ -30,7 +30,7 @@ from constructive.support.errors import (
     shown,
 )
 
-# The formats of inputs and outputs of kernels: those of `exact.float_model`, and TF32.
+# The formats of inputs and outputs of kernels: those of `exact.formats`, and TF32.
 
 
 _TF32 = replace(FORMATS["float32"], name="tf32", digits=11, largest=(2.0 - 2.0**-10) * 2.0**127)

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from constructive.data.dataset import Dataset
 from constructive.data.padded import Padded, as_padded
 from constructive.data.shapes import ExampleShapes
-from constructive.exact.float_model import FLOAT32
+from constructive.exact.formats import FLOAT32
 from constructive.exact.softmax import FactoredFloats, Floats
 from constructive.layers.attention import Chunk, View, after_attention, examples, flat
 from constructive.layers.projections import weights_of
@@ -488,7 +488,7 @@ class AttentionLayer(HeadShapes):
         check_targets(dataset, self.target_dim)
 
     def max_error(self, dataset: Dataset) -> float:
-        """Return largest `|f - y|` over the data, as evaluated in the dtype of the weights.
+        """Return the largest `|f - y|` over the data, as evaluated in the dtype of the weights.
 
         Args:
             dataset: T examples
@@ -499,7 +499,7 @@ class AttentionLayer(HeadShapes):
         return float(self.column_errors(dataset).max())
 
     def column_errors(self, dataset: Dataset, arithmetic: ArithmeticOf = FactoredFloats) -> Array:
-        """Return the same for each entry of the output: (d_out,).
+        """Return the largest `|f - y|` of each entry of the output: (d_out,).
 
         Args:
             dataset: T examples

@@ -251,7 +251,7 @@ class Memorizer(Rebuilt, Shown):
 
     @in_three_parts
     def max_error(self, dataset: Dataset) -> float:
-        """Return largest `|f(E, e) - y|` over the examples and the entries of their targets.
+        """Return the largest `|f(E, e) - y|` over the examples and the entries of their targets.
 
         As the dtype of the weights evaluates it; an upper bound, from balls, where the readout has
         more bits.

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.exact.directed import fixed, percent
-from constructive.exact.float_model import STORAGES, rounded
+from constructive.exact.formats import STORAGES, rounded
 from constructive.exact.softmax import Floats
 from constructive.layers.record import typed
 from constructive.recite.causal import CausalLayer

@@ -60,9 +60,10 @@ def paired_capacity(num_heads: int, width: int) -> int:
 
 
 def heads_needed(num_examples: int, context_size: int, head_dim: int | None = None) -> int:
-    """Return the smallest H that holds T examples by Theorem 1 if d_h is given, else by 2.
+    """Return the smallest H for T examples by Theorem 1, or by 2 without d_h.
 
-    Both theorems are about heads that do not depend on the targets.
+    Both theorems are about heads that do not depend on the targets, and data that meet the
+    assumptions.
 
     Args:
         num_examples: T

@@ -404,7 +404,7 @@ class FewestHeads:
 
 @in_three_parts
 def fewest_heads(dataset: Dataset, *, seed: int = 0) -> FewestHeads:
-    """Return the fewest heads that have a readout for all targets, with a margin in conditioning.
+    """Return the fewest fixed heads that the contexts of a dataset allow, and some room.
 
     It counts heads that do not depend on the targets: no fewer have a readout for all targets,
     whatever the queries, W_Q and W_K are (Theorem 8); as many have for almost all queries

@@ -353,8 +353,6 @@ def _proved(
     among the outputs, and each output has what its heads memorize.
     """
     total, m, width = dataset.num_examples, dataset.target_dim, dataset.width
-    if m == 1 and not data.differences:  # then outputs are linear in W_V alone
-        return data.fixed(num_heads), "fixed heads (Theorem 9)"
     point = zero_point(num_heads, head_dim, data)
     if m == 1:
         found = factors_at(draw_zero_point(point, width, head_dim, 1, rng), dataset, rng).rank
@@ -397,7 +395,7 @@ def _most_of(
 
 @dataclass(frozen=True, eq=False)
 class Capacity(tables.Shown):
-    """How many examples H heads memorize with any targets.
+    """How many examples of some data H heads memorize with any targets.
 
     Attributes:
         title: of which heads and data, in words
@@ -438,10 +436,10 @@ def capacity(
     target_dim: int = 1,
     seed: int = 0,
 ) -> Capacity:
-    """Return how many examples heads memorize with any targets: fixed heads, and free heads.
+    """Return how many examples of a dataset, or of almost all data, fixed and free heads memorize.
 
-    *Fixed heads* are chosen before the targets; *free heads* may depend on them. The numbers are
-    proved for a dataset, or for almost all data of given sizes. A layer needs d_v >= d_out.
+    Whatever the targets are: *fixed heads* are chosen before them, *free heads* may depend on
+    them. Without a dataset data have the given sizes. A layer needs d_v >= d_out.
 
     Args:
         dataset: T examples, contexts (T, n, d) or one shared (n, d); their targets have no part in

@@ -84,10 +84,11 @@ def labelings(
     context_size: int | None = None,
     shared_context: bool = False,
 ) -> Labelings:
-    """Count the binary labelings that readouts of H fixed heads attain: a sign for each example.
+    """Count the binary labelings that almost any H fixed heads attain on almost all data.
 
-    The heads are chosen before the labels. For a dataset it is the count for its contexts and
-    almost all queries; of its queries only which are equal has a part in it, and targets have none.
+    A readout attains a labeling if its signs are the labels. Heads are chosen before the labels.
+    For a dataset it is the count for its contexts and almost all queries; of its queries only which
+    are equal has a part in it, and targets have none.
 
     Args:
         num_examples: T, or a dataset
@@ -144,7 +145,7 @@ def label_capacity(
     shared_context: bool = False,
     probability: float = 0.5,
 ) -> int:
-    """Return the largest T for which fixed heads attain random labels of T examples that probably.
+    """Return the most examples whose random labels fixed heads attain with a given probability.
 
     Contexts are almost any of these sizes, queries and heads almost any, and labels T fair coins.
 

@@ -4,9 +4,9 @@
 
 All float32 numbers l from -0 down to -104 (or every so many-th), and some down to -inf, go through
 the exponential of each library, and are compared with numpy's in float64, whose own error is less
-than 10^-8 of what is looked for. `exact.float_model` assumes that results are within EXP_ULPS units
-in the last place where they are twice the smallest normal number or more, and off by no more than
-twice that number where they are less.
+than 10^-8 of what is looked for. `checker/float_model.py` assumes that results are within `ULPS`
+units in the last place where they are twice the smallest normal number or more, and off by no more
+than twice that number where they are less.
 
 Softmax and attention show their exponentials as the ratio of two weights, with one rounding or two
 more. For attention, queries are rows of logits, and keys and values are unit vectors: so each
@@ -21,14 +21,14 @@ from pathlib import Path
 
 import numpy as np
 
-from constructive.checker.float_model import ULPS as EXP_ULPS
+from constructive.checker.float_model import ULPS
 
 # Numbers beside a 0: four vectors of 16, and some more.
 ROW = 70
 # So few that all stays in the cache; one thread is enough then.
 ROWS = 1 << 9
 SMALLEST = 2.0**-126
-# Exact results from here on are to be within `EXP_ULPS`; below, within `SURE` of what is right.
+# Exact results from here on are to be within `ULPS`; below, within `SURE` of what is right.
 SURE = 2.0 * SMALLEST
 # Bits of -0, of the first number beyond -104, and of -inf.
 ZERO, END, INFINITE = 0x80000000, 0xC2D00001, 0xFF800000
@@ -122,7 +122,7 @@ class Worst:
 
     @property
     def holds(self):
-        return self.ulps <= EXP_ULPS and self.low <= SURE
+        return self.ulps <= ULPS and self.low <= SURE
 
 
 def measured(functions, stride):
@@ -195,7 +195,7 @@ def main():
         )
     print(
         "\nulps: the largest error where exact results are twice the smallest normal number or "
-        f"more; {EXP_ULPS} are assumed.\nbelow: the largest error where they are less, in units "
+        f"more; {ULPS} are assumed.\nbelow: the largest error where they are less, in units "
         "of the smallest normal number; 2 are assumed."
     )
     least = short()

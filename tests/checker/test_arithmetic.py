@@ -12,8 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from constructive.exact import upward
-
 PRIME = 4194287
 
 
@@ -247,14 +245,14 @@ def test_the_farthest_output_is_found_exactly(checker, targets, outputs, scales,
     assert error or least == most
 
 
-# The constants of bounds in float64 are what proofs about rounding ask for; in both places.
+# The constants of bounds in float64 are what proofs about rounding ask for.
 
 UNIT = Fraction(1, 2**53)
 
 
-@pytest.fixture(params=["checker", "package"])
-def bounds(request, checker):
-    return checker.bounds if request.param == "checker" else upward
+@pytest.fixture
+def bounds(checker):
+    return checker.bounds
 
 
 def test_no_longer_sums_are_taken(checker):

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from constructive import Text, Verdict, certify, check
 from constructive.checker import INTEGER_MODELS, MODELS
 from constructive.checker.margins import logits_of
-from constructive.exact.float_model import FORMATS, TF32, nearest
+from constructive.exact.formats import FORMATS, TF32, nearest
 from constructive.recite.margins import judged, recital
 
 PLAIN = "float32, pairwise"

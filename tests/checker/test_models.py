@@ -18,7 +18,7 @@ from constructive.checker.float_model import (
     readout_steps,
     weighted,
 )
-from constructive.exact.float_model import rounded
+from constructive.exact.formats import rounded
 
 HALF = MODELS["float16, pairwise"]._asdict()
 

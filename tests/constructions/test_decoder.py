@@ -24,7 +24,7 @@ from constructive import (
     build_decoder,
     certify,
 )
-from constructive.exact.float_model import rounded
+from constructive.exact.formats import rounded
 from constructive.recite.build import TAKES, spread_codes
 from constructive.recite.margins import recital
 

@@ -472,7 +472,7 @@ COPIES = {
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
     "replace": lambda thing: (
-        Dataset(thing.contexts, thing.queries, thing.targets)  # whose `source` is no argument
+        Dataset(thing.contexts, thing.queries, thing.targets)  # `source` is not an argument
         if isinstance(thing, Dataset)
         else dataclasses.replace(thing)
     ),

@@ -9,6 +9,7 @@ from flint import arb
 from hypothesis import given
 from hypothesis import strategies as st
 
+from constructive.checker.bounds import up
 from constructive.exact import directed, dyadic, verified
 from constructive.exact.directed import (
     at_least,
@@ -17,7 +18,6 @@ from constructive.exact.directed import (
     upper,
     working_precision,
 )
-from constructive.exact.upward import up
 
 LARGEST = 1.7976931348623157e308
 exponents = st.one_of(st.integers(-80, 80), st.integers(-1300, 1300), st.just(0))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from constructive.exact.float_model import nearest
+from constructive.exact.formats import nearest
 from constructive.exact.kernel_model import KernelModel, kernel_model_named
 
 SINGLE = np.float32

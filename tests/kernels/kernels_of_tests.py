@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from constructive.exact.float_model import nearest
+from constructive.exact.formats import nearest
 from constructive.kernels import Spec
 from constructive.kernels.masks import (
     Boolean,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kernels_of_tests import average
 
-from constructive.exact.float_model import FORMATS, nearest
+from constructive.exact.formats import FORMATS, nearest
 from constructive.exact.kernel_model import KERNEL_MODELS
 from constructive.kernels.intervals import bounds
 from constructive.support.errors import DataError, ParameterError

@@ -7,7 +7,7 @@ import pytest
 from kernels_of_tests import logits_of, values_of
 from pytorch import torch
 
-from constructive.exact.float_model import FORMATS, TF32, nearest
+from constructive.exact.formats import FORMATS, TF32, nearest
 from constructive.kernels import Backward, KernelError, Problem, Spec, battery, diagnose
 from constructive.kernels.masks import Boolean, Causal, VariableLengths
 from constructive.support.errors import ParameterError

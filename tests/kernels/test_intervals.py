@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from kernel_programs import Program, evaluate
 
-from constructive.exact.float_model import FORMATS, nearest
+from constructive.exact.formats import FORMATS, nearest
 from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
 from constructive.kernels.intervals import bounds
 

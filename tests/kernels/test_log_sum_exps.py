@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from kernels_of_tests import LOG2E, SINGLE, Encoded
 
-from constructive.exact.float_model import FORMATS, nearest
+from constructive.exact.formats import FORMATS, nearest
 from constructive.kernels import (
     KernelError,
     Problem,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from kernels_of_tests import SINGLE, Flash, plain
 
-from constructive.exact.float_model import FORMATS, nearest
+from constructive.exact.formats import FORMATS, nearest
 from constructive.kernels import battery, diagnose, examine
 from constructive.kernels.masks import Boolean, Chunked, LeftPadding, RightPadding, VariableLengths
 
@@ -149,7 +149,7 @@ BUGS = {
     ),
     # heads, sequences and memory
     "heads, tiled": (
-        {}, "of KV head head mod KV heads",
+        {}, "the KV head is head mod KV heads",
         places(lambda s, j: (s.b, s.h % s.spec.heads[1], j)),
     ),
     "programs": ({"batch": 3}, "KV head of the key less its own = 1", places(programs)),

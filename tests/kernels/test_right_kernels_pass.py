@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernels_of_tests import Flash, average, logits_of, plain, random_spec, values_of
 
-from constructive.exact.float_model import TF32, nearest
+from constructive.exact.formats import TF32, nearest
 from constructive.kernels import CASES, Problem, Spec, battery, check, examine, problems, union
 from constructive.kernels.batteries import SUITE
 from constructive.kernels.masks import (

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from test_log_sum_exps import at_once
 
-from constructive.exact.float_model import FORMATS, nearest
+from constructive.exact.formats import FORMATS, nearest
 from constructive.kernels import (
     Append,
     Backward,

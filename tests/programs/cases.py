@@ -10,7 +10,7 @@ from emulated import MODELS, READOUTS, Order, Softmax, choices, drawn
 
 from constructive import checker
 from constructive.checker.margins import real_margins
-from constructive.exact.float_model import rounded
+from constructive.exact.formats import rounded
 from constructive.recite.causal import CausalLayer
 
 # Small cases. Each knows the bound of its outputs, and what they are in real arithmetic: float64 is

@@ -16,7 +16,7 @@ from scipy.special import softmax
 
 from constructive import ParameterError, Text, Verdict, certify
 from constructive.checker.integers import require_sums
-from constructive.exact.float_model import FORMATS
+from constructive.exact.formats import FORMATS
 from constructive.recite.causal import picks, read
 
 

@@ -33,7 +33,7 @@ class CertifyOptions:
     epsilon: float | None = None  # the largest error that is allowed, or None for the usual one
     max_prec: int = MOST_BITS  # bits after which an undecided claim stays so
     seed: int = 0  # of the primes' points
-    model: str | None = None  # a model of `exact.float_model`, or None for the usual one
+    model: str | None = None  # a model of `checker.MODELS`, or None for the usual one
 
     def checked(self) -> "CertifyOptions":
         """Return the same options with bounds and bits as Python's own numbers."""

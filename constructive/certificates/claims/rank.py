@@ -56,7 +56,7 @@ def prove(
 
 
 def at_random(about: Ranked, rows: Rows, rng: np.random.Generator) -> Judged:
-    """Try points until no denominator vanishes; REFUTED where for all W_Q, W_K rank Z < T."""
+    """Try random points until no denominator vanishes; REFUTED where no W_Q, W_K have the rank."""
     columns, prime = residues.likely_columns(*rows, rng), next(modular.safe_primes())
     for retries in range(residues.VANISHING):
         if len(columns) > rows[0]:

@@ -31,7 +31,7 @@ from test_encodings import KINDS, dequantized
 from test_gradients import BaseTwo, Steps
 from test_log_sum_exps import at_once, kernel, logaddexp, sigmoid, two_by_two
 
-from constructive.exact.float_model import FORMATS, nearest
+from constructive.exact.formats import FORMATS, nearest
 from constructive.exact.kernel_model import KERNEL_MODELS
 from constructive.kernels import CASES, Backward, Problem, Quantized, bounds, examine, merges
 from constructive.kernels.encodings import FORMS

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from constructive.exact.float_model import FORMATS, STORAGES, nearest, rounded
+from constructive.exact.formats import FORMATS, STORAGES, nearest, rounded
 from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
 
 # Formats against numpy and ml_dtypes, and what is stored in them.
