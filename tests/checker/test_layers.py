@@ -344,6 +344,7 @@ def test_pairs_which_do_not_fit(checker):
     ("sizes", "words"),
     [
         ({}, None),
+        ({"heads": 2}, None),
         ({"heads": 1}, "no pair of heads"),
         ({"width": 1025}, "more than 1024 entries"),
         ({"total": (1 << 22) + 1}, "sums of more than"),
