@@ -8,8 +8,7 @@
 >>> for problem in battery(heads=(2, 2), queries=5, keys=9, cases=["last", "random"]):
 ...     check(problem, kernel(*problem.tensors("numpy")))
 
-Needs numpy alone. Tensors of torch and jax import what they need when they
-are asked for.
+Needs numpy alone. Tensors of torch and jax import what they need when they are asked for.
 """
 
 from constructive.kernels.adapters import ADAPTERS

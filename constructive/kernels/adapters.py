@@ -7,10 +7,7 @@ from typing import Any, get_args
 
 from constructive.exact.kernel_model import kernel_model_named
 from constructive.kernels.inputs import LAYOUTS, Inputs, from_layout
-from constructive.kernels.masks import (
-    Causal,
-    Mask,
-)  # fmt: skip
+from constructive.kernels.masks import Causal, Mask
 from constructive.kernels.spec import DTYPES, FullyMasked, as_float64, needs
 from constructive.support.arrays import Array, Tensor
 from constructive.support.errors import require_known, require_packages
@@ -119,9 +116,6 @@ def is_alone(problem: Inputs, mask: Mask) -> bool:
     return problem.added is None and problem.spec.masks == (mask,)
 
 
-_BOTH = ("cpu", "cuda")
-
-
 # torch.nn.functional.scaled_dot_product_attention: masks by flag, as booleans, as numbers to add.
 
 
@@ -175,7 +169,7 @@ _SDPA = Adapter(
     library="torch",
     models=FLASH,
     can=ALL - {SOFT_CAP, SINK},
-    devices=_BOTH,
+    devices=("cpu", "cuda"),
 )
 
 _FUSED = replace(_SDPA, placed="contiguous")

@@ -169,7 +169,7 @@ class Report:
         found: list[Likeness] = []
         for turn, count in enumerate(_ROUNDS if self._is_told else ()):
             sample = self._sample(*count)
-            known = known if turn else self._mistakes(sample)
+            known = known if turn else mistakes(sample.rows)
             shares = ((name, *sample.shares(change)) for name, change in known.items())
             found = [Likeness(name, right) for name, wrong, right in shares if wrong == 1.0]
             known = {each.sentence: known[each.sentence] for each in found}
@@ -191,7 +191,7 @@ class Report:
         is_right = not sample.wrong.any()
         least = _PART if self.is_odd and not is_right else 1.0
         found, known = set[str](), set[str]()
-        for name, change in self._mistakes(sample).items():
+        for name, change in mistakes(sample.rows).items():
             bare = stem(name)
             if bare in stems and bare not in found:
                 known.add(bare)
@@ -228,9 +228,6 @@ class Report:
         rows = Rows(self.problem, np.concatenate(parts), self.memory)
         out, expected = rows.of(self.out), rows.of(self.problem.expected)
         return _Sample(rows, out, expected, rows.of(self.wrong), rows.of(self._told))
-
-    def _mistakes(self, sample: "_Sample") -> Mapping[str, Change]:
-        return mistakes(sample.rows)
 
     @property
     def _is_told(self) -> bool:

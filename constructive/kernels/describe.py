@@ -181,7 +181,7 @@ class Description:
         yield f"are wrong in columns {first} to {end - 1} alone{zero}"
 
     def _row(self, rows: Integers) -> Iterator[str]:
-        yield f"are the right output of {self._other(rows)}"
+        yield f"are the right output of another row: {self._other(rows)}"
 
     def _other(self, rows: Integers) -> str:
         """Say where rows come from that are the right ones of other places."""
@@ -200,7 +200,7 @@ class Description:
             },
         }
         words = [
-            f"{name} {relate(number, {name: right[name], **known})}"
+            f"the {name} is {relate(number, {name: right[name], **known})}"
             for (name, known), number in zip(more.items(), places, strict=True)
             if (number != right[name]).any()
         ]
@@ -214,13 +214,13 @@ class Description:
         if (b != right["sequence"]).any():
             program = right["sequence"] * spec.heads[0] + right["head"]
             known = {"sequence": right["sequence"], "program mod sequences": program % spec.batch}
-            parts.append(f"of sequence {relate(b, known)}")
+            parts.append(f"the sequence is {relate(b, known)}")
         if (g != right["KV head"]).any():
             known = {
                 "KV head": right["KV head"], "head mod KV heads": right["head"] % kv,
                 f"{kv - 1} - KV head": kv - 1 - right["KV head"], "head": right["head"],
             }  # fmt: skip
-            parts.append(f"of KV head {relate(g, known)}")
+            parts.append(f"the KV head is {relate(g, known)}")
         names = ("key to be read", "last visible key", "first visible key", "query")
         known = {f"the {name}": right[name] for name in names}
         known["the key on the diagonal"] = Rows(problem, self.facts.index[rows]).at[:, 0]
@@ -234,7 +234,8 @@ class Description:
         yield "read one key alone" + (": " if parts else "") + ", ".join(parts)
         if any(part.endswith("..") for part in parts) and (self.facts.other[rows] >= 0).all():
             words = self._other(rows)
-            yield from [f"or they are the right output of {words}"] * (".." not in words)
+            if ".." not in words:
+                yield f"or they are the right output of another row: {words}"
         yield from self._hidden(where, right)
         if (right["keys to be averaged"] > 1).any():
             yield from self._weights(rows)

@@ -274,8 +274,8 @@ def _turned(whole: Tensor) -> Tensor:
 
 
 # A part of a larger array; every third part of rows, as of a product that makes q, k and v; every
-# other row; every other entry (tokens or heads in some cases);
-# axes of heads and tokens swapped. A new place is two functions and a line here.
+# other row; every other entry (tokens or heads in some cases); axes of heads and tokens swapped.
+# A new place is two functions and a line here.
 PLACES: dict[str, Place] = {
     "contiguous": Place(np.ascontiguousarray, lambda whole: whole),
     "surrounded": Place(

@@ -31,24 +31,6 @@ from constructive.instances.refutations import (
 )
 
 
-@st.composite
-def softmax_networks(draw, max_inputs=3, max_tokens=4, max_heads=3, outputs=1, largest=64):
-    """Small networks whose entries are multiples of 1/8."""
-    inputs, tokens = draw(st.integers(1, max_inputs)), draw(st.integers(2, max_tokens))
-    entries = st.integers(-8 * largest, 8 * largest)
-
-    def array(*shape):
-        count = int(np.prod(shape))
-        drawn = draw(st.lists(entries, min_size=count, max_size=count))
-        return np.array(drawn, dtype=np.float64).reshape(shape) / 8.0
-
-    count = draw(st.integers(1, max_heads))
-    heads = (
-        Head(array(tokens, inputs), array(tokens), array(tokens, outputs)) for _ in range(count)
-    )
-    return Network(tuple(heads))
-
-
 def unit_box(network):
     size = np.ones(network.input_dim)
     return Box(-size, size)

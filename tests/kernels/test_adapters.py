@@ -17,10 +17,11 @@ from constructive.kernels.running import file_names, run_all, suite_for, tally
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks" / "kernels"))
 
 import of_onnx
+import of_others
 
 torch = pytest.importorskip("torch")
 
-EVERY = ADAPTERS | of_onnx.ADAPTERS
+EVERY = ADAPTERS | of_onnx.ADAPTERS | of_others.ADAPTERS
 INSTALLED = [
     name
     for name, adapter in EVERY.items()

@@ -78,11 +78,6 @@ class TwiceScaled(Flash):
         return super().scale() ** 2
 
 
-class ScaledSink(Flash):
-    def sinks(self):
-        return super().sinks() * self.scale()
-
-
 def diagnosed(kernel, **arguments):
     reports = [examine(each, kernel(each).output()) for each in battery(**arguments)]
     return reports, diagnose(reports)

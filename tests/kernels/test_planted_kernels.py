@@ -149,7 +149,7 @@ BUGS = {
     ),
     # heads, sequences and memory
     "heads, tiled": (
-        {}, "of KV head head mod KV heads",
+        {}, "the KV head is head mod KV heads",
         places(lambda s, j: (s.b, s.h % s.spec.heads[1], j)),
     ),
     "programs": ({"batch": 3}, "KV head of the key less its own = 1", places(programs)),

@@ -201,7 +201,7 @@ def test_rows_are_decoded():
     report = examine(problem, out)
     text = str(report)
     assert report.first == (0, 0, 0)
-    for words in ("3 of 40 rows are wrong", "times 0.5", "read one key alone: of sequence", "NaN"):
+    for words in ("3 of 40 rows are wrong", "times 0.5", "key alone: the sequence is", "NaN"):
         assert words in text
     facts = Facts(problem, out, report.wrong)
     assert facts.kind.tolist() == ["scaled", "odd", "key"]

@@ -170,7 +170,9 @@ def main():
     )
     place = Path(tempfile.mkdtemp())
     folder = place / "folder"
-    instances.save(folder, made)  # the checker has proved each answer as it was made
+    instances.save(folder, made)
+    if not instances.check(folder).proved:
+        raise SystemExit("the answers of the folder are not proved")
     counted = Counter(instance.answer for instance in made)
     print(", ".join(f"{count} {answer}" for answer, count in counted.items()), f"of {kinds}")
     columns = "sat right | unsat right | unknown | FALSE | FALSE in float32 | error | time"
