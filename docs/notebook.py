@@ -52,6 +52,7 @@ def executed(text: str) -> str:
     import nbformat  # noqa: PLC0415
 
     ran = nbclient.NotebookClient(nbformat.reads(text, 4), timeout=600).execute()
+    nbformat.validate(ran)
     content = json.loads(text)
     for cell, done in zip(content["cells"], ran.cells, strict=True):
         if cell["cell_type"] == "code":

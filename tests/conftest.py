@@ -83,6 +83,21 @@ def same_process(checker):
         yield started
 
 
+@pytest.fixture(scope="session", autouse=True)
+def slips_are_raised(checker):
+    """Let only a refusal be a verdict: an error of another type is a slip of the program."""
+    usual = checker.claim.FAILURES
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checker.claim, "FAILURES", (ValueError,))
+        yield usual
+
+
+@pytest.fixture
+def evidence_is_malformed(checker, slips_are_raised, monkeypatch):
+    """Let errors of all types be verdicts, as for users: for tests of just that."""
+    monkeypatch.setattr(checker.claim, "FAILURES", slips_are_raised)
+
+
 @pytest.fixture
 def own_process(same_process, monkeypatch):
     """Let `check` start a process, as it does for users: for tests of just that."""

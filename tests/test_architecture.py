@@ -170,7 +170,7 @@ BUDGET = {
     "kernels": (9058, 21),
     "layers": (2140, 7),
     "pytest_plugin": (160, 2),
-    "recite": (3250, 11),
+    "recite": (3230, 11),
     "rocq": (1610, 5),
     "sequences": (2380, 10),
     "strategies": (410, 2),

@@ -263,7 +263,7 @@ def test_notebooks_are_those_of_their_pages(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOK.NOTEBOOKS)
-def test_notebooks_run(name):
+def test_notebooks_run(name, tmp_path):
     pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     page = ROOT / "docs" / name
@@ -274,7 +274,9 @@ def test_notebooks_run(name):
     )
     command = [sys.executable, "-c", script, page.with_suffix(".ipynb")]
     patient = os.environ | {"CI": "true"}  # Hypothesis waits for machines which are busy
-    done = subprocess.run(command, env=patient, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=patient, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     require_shown(json.loads(done.stdout), page)
 

@@ -134,5 +134,6 @@ def judge(model, outputs, unembedding, right, moved):
         errors[~fits] = np.inf
     own = np.arange(len(logits)), right
     ahead = (logits[own][:, None] - logits).astype(np.float64)
-    error = up(errors[own][:, None] + errors)
+    error = errors[own][:, None] + errors
+    error = np.where(error == 0.0, 0.0, up(error))  # NaN stays, and proves nothing
     return of_the_worst(ahead, up(moved[right][:, None] + moved), error, right)

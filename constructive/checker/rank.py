@@ -177,7 +177,7 @@ class Rank(Claim):
         return (len(about.rows_of_z()[1]),)
 
     def require_possible(self, about):
-        """Refute it where no weights of these shapes have the rank."""
+        """Refute it where rank Z is less for all W_Q and W_K of these shapes."""
         require_possible(about.shapes, about.data)
 
 
@@ -190,7 +190,7 @@ def challenge(hashes, p, a, columns):
 
 
 def require_possible(shapes, data):
-    """Refute a rank which no weights of these shapes have on these data."""
+    """Refute rank Z = T where it is less for all W_Q and W_K of these shapes, on these data."""
     total, size, width, _, heads, *_ = shapes
     contexts, lengths = data["contexts"], data.get("lengths")
     own = len(contexts.shape) == 3

@@ -21,8 +21,8 @@ from constructive.support.arrays import Array, Booleans
 # columns, without rounding; it has the rank of the rows. `|b - B| <= eta`, as powers of two are
 # exact but for underflow, and `1/4 <= |b_i|^2 <= d`.
 #
-# (1) In whatever order BLAS adds, with or without fused operations (Higham, section 3.5; `gamma_d`
-# is that of `exact.directed`), `|G_ij - b_i . b_j| <= gamma_d |b_i| |b_j| + 2 d eta`; and b_i .
+# (1) In whatever order BLAS adds, with or without fused operations (Higham, section 3.5;
+# `gamma_d = d u / (1 - d u)`), `|G_ij - b_i . b_j| <= gamma_d |b_i| |b_j| + 2 d eta`; and b_i .
 # b_j is within 3 d eta of B_i . B_j. With g_i = G_ii this says that `|b_i|^2 (1 - gamma_d) <= g_i
 # + 2 d eta` and g_i > 1/5. So ::
 #

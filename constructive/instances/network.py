@@ -110,7 +110,8 @@ class Network(Rebuilt):
         x = np.asarray(inputs, dtype=dtype)
         total = np.zeros((len(x), self.heads[0].values.shape[1]), dtype)
         for head in self.heads:
-            logits = x @ head.slopes.T.astype(dtype) + head.offsets.astype(dtype)
+            with np.errstate(invalid="ignore"):  # set by unused lanes of BLAS, too (numpy#24067)
+                logits = x @ head.slopes.T.astype(dtype) + head.offsets.astype(dtype)
             weights = np.exp(logits - logits.max(axis=1, keepdims=True))
             total += weights / weights.sum(axis=1, keepdims=True) @ head.values.astype(dtype)
         return total

@@ -2,6 +2,5 @@
 
 In reading order: `corpus` (texts), `causal` (the layer), `decoder` (with tokens, positions and
 files), `build` (many parameters), `compact`, `compact_tokens` and `compact_readout` (few of them),
-`packed` (how numbers are stored), `exact_logits` and `margins` (what programs round, and what is
-left of margins), `claims`.
+`packed` (how numbers are stored), `margins` (as the checker bounds them), `claims`.
 """

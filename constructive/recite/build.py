@@ -4,7 +4,6 @@
 integers, with far fewer weights.
 """
 
-import dataclasses
 import math
 from typing import Any
 
@@ -15,7 +14,7 @@ from constructive.recite.causal import CausalLayer
 from constructive.recite.compact import build_few
 from constructive.recite.corpus import Text
 from constructive.recite.decoder import Decoder, DecoderRecord
-from constructive.recite.margins import recital
+from constructive.recite.margins import measured
 from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import (
     CapacityError,
@@ -221,7 +220,7 @@ def _of_width(
         record = found.record
         if record.share < 1.0:
             return found
-    with np.errstate(over="ignore", invalid="ignore"):  # of a readout which is none
+    with np.errstate(over="ignore", invalid="ignore"):  # of a readout that is not one
         recites = found.recites(text)
     if not recites:
         raise PrecisionError(
@@ -286,13 +285,7 @@ def _built(
         text.unit,
         DecoderRecord(seed, len(wanted), solution.condition, -math.inf, math.inf),
     )
-    seen = recital(decoder, text)
-    record = dataclasses.replace(
-        decoder.record, margin=float(seen.least.min()), share=float(seen.share.max())
-    )
-    built = dataclasses.replace(decoder, record=record)
-    built.remembered.update(decoder.remembered)  # as the weights are the same
-    return built
+    return measured(decoder, text)
 
 
 def _signs(rng: np.random.Generator, shape: tuple[int, int]) -> Array:

@@ -20,7 +20,8 @@ from constructive.recite.compact_tokens import (
 )
 from constructive.recite.corpus import Text
 from constructive.recite.decoder import Decoder, DecoderRecord
-from constructive.support.arrays import Array, row_chunks
+from constructive.recite.margins import measured
+from constructive.support.arrays import Array
 from constructive.support.errors import (
     ParameterError,
     PrecisionError,
@@ -30,46 +31,14 @@ from constructive.support.errors import (
 )
 from constructive.support.work import report
 
-# The margins of an integer readout, exactly, and what float32 may take of them (Proposition 21.3).
+# The room that a spacing S has to leave: half of what two logits 2 c f - c^2 S may be off by.
 #
 # Outputs are exact in float32, and logits are off by at most gamma_{k+1} times the sizes of their
-# products. So a spacing S has to leave room, half of what two logits 2 c f - c^2 S may be off by.
+# products (Proposition 21.3).
 
 
 _UNIT = 2.0**-24  # Of rounding to nearest in float32
-_MORE = 1.0 + 2.0**-20  # For what float64 rounds in the bound itself
-_ENTRIES = 1 << 21  # Of the logits that are in memory at once
 _SPARE = 1.1  # For outputs that grow when the readout is rounded
-
-
-def margins(contexts: Contexts, readout: Array, unembedding: Array) -> tuple[float, float]:
-    """Return the least margin of some positions, where outputs are exact, and its share.
-
-    All numbers are integers below 2^53, so that float64 is exact.
-
-    The share is what rounding may take of a margin, at most; 0 where logits are exact.
-
-    readout: the rows of U that the positions meet (K, k);  unembedding: O (V + 1, k)
-    """
-    bound = _gamma(unembedding.shape[1])
-    least, share = np.inf, 0.0
-    largest = max(len(unembedding), len(readout))
-    for part in row_chunks(len(contexts.following), largest, _ENTRIES):
-        follows = contexts.following[part]
-        outputs = contexts.rows[part].astype(np.float64) @ readout
-        logits = outputs @ unembedding.T
-        sizes = np.abs(outputs) @ np.abs(unembedding).T
-        at = np.arange(len(follows))
-        margin = logits[at, follows][:, np.newaxis] - logits
-        error = bound * (sizes + sizes[at, follows][:, np.newaxis]) * _MORE
-        if sizes.max() < EXACT:
-            error[:] = 0.0
-        margin[at, follows] = np.inf
-        least = min(least, float(margin.min()))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            shares = np.where(margin > 0.0, error / margin, np.inf)
-        share = max(share, float(shares.max()))
-    return least, share
 
 
 def least_share(plan: CompactPlan) -> float:
@@ -103,19 +72,18 @@ class RoundedReadout(NamedTuple):
 
 def assembled(
     plan: CompactPlan, heads: tuple[Array, Array], seen: Contexts, solved: RoundedReadout
-) -> Decoder:
-    """Return the decoder, with its exact margins in the record.
+) -> Decoder | None:
+    """Return the decoder, with its exact margins in the record; None where outputs are not exact.
 
     heads: W_Q and W_K (H, d, 1);  seen: what all of its positions meet
     """
     layout, unembedding = plan.layout, _unembedding(plan, solved.spacing)
     moved = _moved(solved.entries, plan, solved.spacing)
-    least, share = margins(seen, moved, unembedding)
     whole = np.zeros(((len(heads[0]) + 1) * layout.width, moved.shape[1]))
     whole[columns(layout, len(heads[0]))] = moved
     if np.abs(whole).sum(axis=0).max() >= EXACT:
-        share = np.inf  # sums are not exact
-    return Decoder(
+        return None
+    decoder = Decoder(
         plan.embedding,
         layout.positions(),
         CausalLayer(
@@ -127,9 +95,10 @@ def assembled(
         unembedding.astype(np.float32),
         plan.text.vocabulary,
         plan.text.unit,
-        DecoderRecord(layout.seed, len(seen.following), solved.condition, least, share),
+        DecoderRecord(layout.seed, len(seen.following), solved.condition, -math.inf, math.inf),
         longest=plan.text.longest,
     )
+    return measured(decoder, plan.text, whole=True)
 
 
 def _moved(entries: Array, plan: CompactPlan, spacing: int) -> Array:

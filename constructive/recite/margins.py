@@ -1,5 +1,7 @@
 """By how much the next token leads: the checker bounds it, for builds, figures and `certify`."""
 
+import dataclasses
+
 import numpy as np
 
 from constructive import checker
@@ -61,3 +63,17 @@ def recital(decoder: Decoder, text: Text, *, model: str | None = None) -> checke
             suggestion="a decoder of build_decoder, whose logits are short integers",
         ) from failure
     return margins
+
+
+def measured(decoder: Decoder, text: Text, *, whole: bool = False) -> Decoder:
+    """Return the decoder with its least margin in the record, and what float32 may take of one.
+
+    Margins that are whole are integers, and each bound is less than one below its margin.
+    """
+    seen = recital(decoder, text)
+    least = seen.least.min()
+    margin, share = float(np.ceil(least) if whole else least), float(seen.share.max())
+    record = dataclasses.replace(decoder.record, margin=margin, share=share)
+    found = dataclasses.replace(decoder, record=record)
+    found.remembered.update(decoder.remembered)  # as the weights are the same
+    return found

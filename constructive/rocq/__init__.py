@@ -1,1 +1,1 @@
-"""Rocq confirms claims about stored weights and data: *rank*, *error*, *recites*, *impossible*."""
+"""Rocq confirms claims about stored weights and data: *rank*, *onto*, *error* and others."""

@@ -150,7 +150,8 @@ def _rank_evidence(
     fits = 1 < value < prime < modular.LARGEST_MODULUS and len(chosen) == dataset.num_examples
     if not (fits and (np.diff(chosen) > 0).all() and chosen[-1] < layer.num_heads * layer.width):
         raise _not_about("rank", "these weights and data", (prime, value, len(chosen)))
-    inverse = right_inverse(_cleared(layer, dataset, Point(prime, value)), chosen, prime)
+    rows = _cleared(layer, dataset, Point(prime, value))
+    inverse = right_inverse(rows[:, chosen], prime)[1]
     return _of_rank(Point(prime, value), inverse, chosen, (layer.num_heads, layer.width))
 
 
@@ -187,22 +188,21 @@ def _cleared(layer: AttentionLayer, dataset: Dataset, point: Point) -> Array:
     return rows.reshape(dataset.num_examples, -1)
 
 
-def right_inverse(matrix: Array, columns: Integers, prime: int) -> Integers:
-    """Return M with A[:, columns] M = 1 modulo p, in 0, ..., p - 1: (T, T).
+def right_inverse(matrix: Array, prime: int) -> tuple[Integers, Integers]:
+    """Return columns C, ascending, and M with A[:, C] M = 1 modulo p, in 0, ..., p - 1: (T, T).
 
-    A (T, k) has balanced residues. Raises ParameterError where its T columns are dependent.
+    A (T, k) has balanced residues. Raises ParameterError where its rows are dependent.
     """
-    total = len(matrix)
-    factors = modular.factor(np.ascontiguousarray(matrix[:, columns]), prime)
-    if factors.rank < total or len(columns) != total:
+    factors, total = modular.factor(np.ascontiguousarray(matrix), prime), len(matrix)
+    if factors.rank < total:
         raise ParameterError(
-            f"Z has rank {factors.rank} modulo {prime} in {len(columns)} columns, not {total}",
+            f"rows have rank {factors.rank} modulo {prime} in {matrix.shape[1]} columns, "
+            f"not {total}",
             witness=factors.rank,
-            suggestion="a certificate of these very weights and data, in which rank is PROVED",
+            suggestion="a certificate of these very data, and of these weights if it names any",
         )
-    solution = np.empty((total, total))  # of the columns in the order of their pivots
-    solution[factors.columns] = modular.solve(factors, np.eye(total))
-    return solution.astype(np.int64) % prime
+    solution, order = modular.solve(factors, np.eye(total)), np.argsort(factors.columns)
+    return factors.columns[order], solution[order].astype(np.int64) % prime
 
 
 RANK = Theory(
@@ -255,14 +255,14 @@ def _onto_confirmed(instance: FilledTheory) -> list[str]:
     return [
         f"for all Y of T = {total} targets with d_out = {outputs} some weights of H = {heads} "
         f"heads with d_h = {inner}",
-        "  and d_v = d_out return Y exactly on the stored examples, in real arithmetic",
+        "  and d_v = d_out return Y exactly on the different stored examples, in real arithmetic",
     ]
 
 
 def _onto_numbers(
     certificate: Certificate, _memorizer: Memorizer, dataset: Dataset
 ) -> StoredNumbers:
-    """Return the numbers that Rocq has to speak of: the data, and the sizes of heads.
+    """Return the numbers that Rocq has to speak of: different examples, and the sizes of heads.
 
     Raises NotConfirmableError for contexts of different lengths.
     """
@@ -277,11 +277,9 @@ def _onto_numbers(
             witness=f"lengths from {dataset.lengths.min()} to {dataset.lengths.max()}",
             suggestion="check without --rocq",
         )
-    total, outputs = dataset.num_examples, dataset.target_dim
-    sizes = {"n": dataset.context_size, "d": dataset.width, "T": total, "m": outputs}
-    sizes |= {"H": heads, "dh": inner}
-    arrays = {"contexts": dataset.contexts_of(slice(None)), "queries": dataset.queries}
-    return StoredNumbers(arrays, sizes, (total * outputs) ** 2)
+    known = stored_examples(dataset, different_inputs(dataset), heads)
+    sizes = {**known.sizes, "dh": inner, "m": dataset.target_dim}
+    return StoredNumbers(known.arrays, sizes, (sizes["T"] * sizes["m"]) ** 2)
 
 
 def _onto_evidence(
@@ -302,12 +300,9 @@ def _onto_evidence(
     point, uniform, base = _evidence_of(certificate, "onto", read, "certify --claims onto")
     if not 1 < point.value < point.prime < modular.LARGEST_MODULUS:
         raise _not_about("onto", "these data", point)
-    rows, squares = _unit_directions(base, dataset, point)
-    chosen = np.sort(modular.factor(rows, point.prime).columns)
-    if len(chosen) < len(rows):
-        raise _not_about("onto", "these data", (len(chosen), len(rows)))
-    # Rocq's rows are not divided by sums of powers.
-    inverse = right_inverse(rows, chosen, point.prime) * squares % point.prime
+    rows, squares = _unit_directions(base, dataset.take(different_inputs(dataset)), point)
+    chosen, inverse = right_inverse(rows, point.prime)
+    inverse = inverse * squares % point.prime  # Rocq's rows are not divided by sums of powers
     leaders = [group.stop - 1 for group in base.groups for _ in range(group.start, group.stop)]
     return {
         **_of_rank(point, inverse, chosen, (sizes["H"], rows.shape[1] // sizes["H"])),

@@ -17,11 +17,16 @@ from constructive import build_memorizer, certify, generators, upper_bound_certi
 from constructive.rocq import compiling as rocq
 from constructive.rocq.confirm import confirm, gigabytes
 from constructive.rocq.definitions import write
-from constructive.rocq.theories import ERROR, IMPOSSIBLE, RANK
+from constructive.rocq.theories import ERROR, IMPOSSIBLE, ONTO, RANK
 
 SMALL = (100, 12, 16, 9)  # T, n, d, H
 LARGE = (621, 32, 64, 20)
-LAYERS = {"rank": RANK, "error": ERROR}
+FREE = (100, 12, 16, 4)
+LAYERS = {  # the construction of each claim, and options
+    "rank": (RANK, {"construction": "saturated"}),
+    "onto": (ONTO, {"construction": "tangent", "head_dim": 4}),
+    "error": (ERROR, {"construction": "saturated"}),
+}
 
 
 def measure(kind, theory, certificate, *things):
@@ -44,12 +49,12 @@ def measure(kind, theory, certificate, *things):
 
 
 def measure_layer(claim, sizes):
-    """A claim of saturated heads on contexts of their own."""
-    total, size, width, heads = sizes
+    """A claim of heads on contexts of their own."""
+    (total, size, width, heads), (theory, options) = sizes, LAYERS[claim]
     data = generators.uniform(num_examples=total, context_size=size, width=width, seed=0)
-    memorizer = build_memorizer(data, num_heads=heads, construction="saturated")
+    memorizer = build_memorizer(data, num_heads=heads, **options)
     certificate = certify(memorizer, data, claims=[claim])
-    measure(f"{claim} | {' | '.join(map(str, sizes))}", LAYERS[claim], certificate, memorizer, data)
+    measure(f"{claim} | {' | '.join(map(str, sizes))}", theory, certificate, memorizer, data)
 
 
 def measure_bound():
@@ -67,7 +72,7 @@ def main():
     large = parser.parse_args().large
     with (
         # impossible needs the theory of ranks
-        rocq.compiled(IMPOSSIBLE.name, ERROR.name) as theory,
+        rocq.compiled(IMPOSSIBLE.name, ERROR.name, ONTO.name) as theory,
         mock.patch.object(rocq, "compiled", return_value=nullcontext(theory)),
     ):
         print(
@@ -76,6 +81,7 @@ def main():
         )
         print("|" + "---|" * 12)
         measure_layer("rank", SMALL)
+        measure_layer("onto", FREE)
         measure_bound()
         measure_layer("error", SMALL)
         if large:

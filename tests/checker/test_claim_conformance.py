@@ -509,6 +509,7 @@ def test_mutants(files, kind):
     check_mutants(files(kind), seed=len(kind))
 
 
+@pytest.mark.usefixtures("evidence_is_malformed")
 @pytest.mark.parametrize("kind", KINDS)
 def test_malformed_evidence_is_refused_in_process(files, kind, checker):
     """Nothing is raised, and nothing else is proved; of a true claim nothing is refuted."""

@@ -130,7 +130,7 @@ def test_ranks_which_no_weights_have(checker, total, heads, size, shared, refute
 
 
 def refuted_by(checker, layer, data):
-    """The witness of the checker that no weights of these shapes have the rank, if it has one."""
+    """The witness of the checker that rank Z < T for all W_Q and W_K, if it has one."""
     about = checker.verify.layer(layer.tensors, data.arrays)
     found = checker.verify.verify("rank", {}, about)
     assert found.verdict == ("UNDECIDED" if found.witness is None else "REFUTED")

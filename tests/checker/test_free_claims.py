@@ -397,10 +397,10 @@ def test_almost_impossible_of_heads_that_nobody_has(heads, head_dim):
 
 
 @pytest.mark.parametrize("readout", [0.0, 1e308])
-def test_near_of_the_largest_numbers_is_told(readout):
+def test_near_of_the_largest_numbers_is_left_undecided(readout):
     one = np.ones((1, 1, 1))
     layer = AttentionLayer(one, one, readout * one, one[0], one[0])
     memorizer = Memorizer(layer, TrainedRecord("drawn", scalar_targets=False, constant=False))
     target = [[np.finfo(float).max]] if readout == 0 else [[1.0]]
     data = Dataset(0.6 * np.ones((1, 2, 1)), [[1.0]], target)
-    assert certify(memorizer, data, claims=["near"]).claims[0].verdict.name != "REFUTED"
+    assert certify(memorizer, data, claims=["near"]).verdict.name == "UNDECIDED"

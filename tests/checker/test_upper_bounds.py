@@ -22,7 +22,7 @@ from constructive import upper_bound_certificate as certify_bound
 from constructive.certificates.check import CHECKER
 from constructive.data.dataset import different_inputs
 from constructive.support.verdict import pack
-from constructive.theory.capacity import fixed_capacity
+from constructive.theory.capacity import context_capacity, fixed_capacity
 
 pytestmark = pytest.mark.usefixtures("one_sieve")
 
@@ -246,6 +246,8 @@ def test_impossible_is_proved_and_checked_where_examples_are_more_than_the_least
     data, heads = problem
     queries, contexts = inputs_of(data)
     total, least = by_definition(queries, contexts, heads)
+    capacity = context_capacity(data, heads, np.random.default_rng(0))
+    assert (capacity.lower, capacity.upper, capacity.exact) == (least, least, True)
     certificate = certify_bound(data, heads)
     assert certificate.proved == (total > least)
     assert check(certificate, None, data).proved == (total > least)

@@ -198,8 +198,8 @@ def test_arrays_of_other_shapes_are_found():
 
 
 def test_dependent_columns_have_no_right_inverse():
-    with pytest.raises(ParameterError, match="Z has rank 1 modulo 1009 in 2 columns, not 2"):
-        right_inverse(np.array([[1.0, 2.0], [2.0, 4.0]]), np.array([0, 1]), 1009)
+    with pytest.raises(ParameterError, match="rows have rank 1 modulo 1009 in 2 columns, not 2"):
+        right_inverse(np.array([[1.0, 2.0], [2.0, 4.0]]), 1009)
 
 
 def test_certificates_of_something_else_are_refused():

@@ -2,7 +2,6 @@
 
 import time
 from functools import partial
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -24,7 +23,6 @@ from constructive import (
     heads_needed,
     upper_bound_certificate,
 )
-from constructive.exact import dyadic
 from constructive.theory import bounds
 from constructive.theory.bounds import (
     RANK_ONE,
@@ -33,7 +31,7 @@ from constructive.theory.bounds import (
     rank_one_capacity,
     saturated_capacity,
 )
-from constructive.theory.capacity import context_capacity, fixed_capacity, spans_of
+from constructive.theory.capacity import fixed_capacity
 
 # Exact capacity, the counts of parameters, and the tables.
 
@@ -116,77 +114,6 @@ def test_needed_heads_are_the_fewest(total, size, head_dim):
     heads = heads_needed(total, size, head_dim)
     assert saturated_capacity(heads, size, head_dim) >= total
     assert heads == 1 or saturated_capacity(heads - 1, size, head_dim) < total
-
-
-# c(E; H) against its definition: the least bound over all sets J of examples.
-
-
-def capacity_of(contexts, heads):
-    """c(E; H) for queries which differ."""
-    queries = np.zeros((len(contexts), contexts.shape[2]))
-    queries[:, 0] = np.arange(len(contexts))
-    data = Dataset(contexts, queries, np.zeros(len(contexts)))
-    return context_capacity(data, heads, np.random.default_rng(0))
-
-
-def dimensions(contexts):
-    """k and delta, by ranks of all tokens and of all differences of integers."""
-    differences = contexts[:, 1:] - contexts[:, :1]
-    rows = [array.reshape(-1, contexts.shape[2]) for array in (contexts, differences)]
-    return tuple(dyadic.rank(array) if len(array) else 0 for array in rows)
-
-
-def by_definition(contexts, heads):
-    total = len(contexts)
-    bounds = [total]
-    for size in range(1, total + 1):
-        for chosen in combinations(range(total), size):
-            k, delta = dimensions(contexts[list(chosen)])
-            bounds.append(total - size + k + (heads - 1) * delta)
-    return min(bounds)
-
-
-@st.composite
-def vocabularies(draw):
-    """Contexts of few words: one-hot, repeated, collinear, translated, dependent."""
-    seed = draw(st.integers(0, 2**32 - 1))
-    rng = np.random.default_rng(seed)
-    words, width = draw(st.integers(2, 5)), draw(st.integers(1, 4))
-    kind = draw(st.sampled_from(["small", "one-hot", "line", "constant", "any"]))
-    if kind == "one-hot":
-        vocabulary = np.eye(words)
-    elif kind == "line":
-        vocabulary = np.outer(np.arange(words), rng.integers(-2, 3, width)) + rng.integers(0, 2)
-    else:
-        high = 2 if kind == "small" else 9
-        vocabulary = rng.integers(-high, high + 1, (words, width))
-    if kind == "constant":
-        vocabulary[:, 0] = 1
-    total, size = draw(st.integers(1, 7)), draw(st.integers(1, 4))
-    return vocabulary[rng.integers(0, words, (total, size))].astype(np.float64)
-
-
-@given(vocabularies(), st.integers(1, 4))
-def test_it_is_the_least_bound(contexts, heads):
-    found = capacity_of(contexts, heads)
-    assert (found.lower, found.upper) == (by_definition(contexts, heads),) * 2
-    assert found.exact
-
-
-@given(vocabularies(), st.integers(-3, 3))
-def test_spans_are_proved_by_vectors(contexts, exponent):
-    contexts = contexts * 2.0**exponent
-    spans = spans_of(contexts)
-    assert (spans.tokens, spans.differences) == dimensions(contexts)
-    width = contexts.shape[2]
-    assert len(spans.orthogonal) == width - spans.differences
-    for index, x in enumerate(spans.orthogonal):
-        values = contexts @ np.array(x, dtype=np.float64)
-        assert (values == values[:, :1]).all()
-        assert index >= width - spans.tokens or not values.any()
-        later = spans.orthogonal[index + 1 :]
-        assert x[spans.pivots[index]] != 0
-        assert all(y[spans.pivots[index]] == 0 for y in later)
 
 
 # How many heads data take: exactly, and with room for float64.
