@@ -26,6 +26,8 @@ BLOCK = re.compile(r"<!-- (api|commands)\n?(.*?)-->.*?<!-- end -->", re.DOTALL)
 DIRECTIVE = re.compile(r"^\.\. auto(\w+):: ([\w.]+)((?:\n +:.*)*)", re.MULTILINE)
 USUAL = "--help", "--force", "--quiet", "--json"
 """Options that the page explains once for all commands."""
+OPTION = re.compile(r"(?<![\w`-])(--[a-z][\w-]*)")
+"""An option in a sentence, whose hyphens would be shown as a dash."""
 LONG = 40
 """Characters of a default from which on it is left out, as are those that no code writes."""
 
@@ -134,7 +136,7 @@ def commands() -> list[str]:
         for given, what in re.findall(r"^\* `(.*?)`: (.*)$", rest, re.MULTILINE):
             names = re.findall(r"(?<!\S)--?[\w-]+", given) or [given.partition(" <")[0]]
             if not set(names) & set(USUAL):
-                words = re.sub(r" +\[.*?\]$", "", what)
+                words = OPTION.sub(r"`\1`", re.sub(r" +\[.*?\]$", "", what))
                 options.append(f"- {', '.join(f'`{each}`' for each in names)}: {words}")
         about = rest.strip().partition("\n\n")[0]
         lines += ["", f"### {name.strip('`')}", "", " ".join(about.split())]

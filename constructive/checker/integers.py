@@ -135,5 +135,5 @@ def judge(model, outputs, unembedding, right, moved):
     own = np.arange(len(logits)), right
     ahead = (logits[own][:, None] - logits).astype(np.float64)
     error = errors[own][:, None] + errors
-    error = np.where(error > 0.0, up(error), 0.0)
+    error = np.where(error == 0.0, 0.0, up(error))  # NaN stays, and proves nothing
     return of_the_worst(ahead, up(moved[right][:, None] + moved), error, right)

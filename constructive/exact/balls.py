@@ -70,7 +70,7 @@ class BoundedLogits(NamedTuple):
 
 
 def head_factors(query_weights: Numbers, key_weights: Numbers) -> HeadFactors:
-    """Multiply weights, W_Q and W_K (H, d, d_h), of which bounds of logits are made."""
+    """Multiply weights, W_Q and W_K (H, d, d_h), for `bounded_logits`."""
     w_q = query_weights.astype(np.float64, copy=False)
     turned = key_weights.astype(np.float64, copy=False).transpose(0, 2, 1)
     with np.errstate(all="ignore"):  # what overflows, or is not a number, bounds nothing

@@ -22,13 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive.checker.bounds import up
+from constructive.checker.float_model import gammas
 from constructive.exact.formats import FORMATS, Format
 from constructive.support.arrays import Array
 from constructive.support.errors import ParameterError, shown
 
 STRETCH = 2.0**16  # Products of constants, on the way, are from its inverse to this
-_MOST_TERMS = 1 << 20  # Terms of a sum for which bounds are finite
-_HALF = 0.5  # Beyond it a relative error is not small
 _OPERATIONS = {2.0**-24: "float32", 2.0**-53: "float64"}  # By their unit roundoff
 _EXP_ULPS = 32  # Units in the last place by which exponentials in float32 may be off: 64 u
 _ENTRIES = 2  # Roundings of entries of q and k by constants, q and k together
@@ -121,10 +120,8 @@ class KernelModel:
 
     def gamma(self, terms: npt.ArrayLike) -> Array:
         """Bound gamma_k from above; infinite beyond 2^20 terms and where k u is not small."""
-        count = np.asarray(terms, dtype=np.float64)
-        share = count * self.unit
-        half = np.minimum(share, _HALF)
-        return np.where((share < _HALF) & (count <= _MOST_TERMS), up(half / (1.0 - half)), np.inf)
+        bounds: Array = gammas(self, np.asarray(terms, dtype=np.float64))
+        return bounds
 
     def exponents(self, counts: npt.ArrayLike) -> Array:
         """Bound what merging by logsumexp adds to errors of exponents, for so many keys.

@@ -163,7 +163,7 @@ def _layer_of(module: nn.Module) -> ReadModule:
         beside = sorted(kind for kind in kinds if "Norm" in kind or "Rotary" in kind)
         raise ParameterError(
             f"{with_article(type(module).__name__)} has {len(attentions)} MultiheadAttention and "
-            f"{len(linears)} Linear, not one of each{', beside ' * bool(beside)}"
+            f"{len(linears)} Linear, not one of each{'; it also has ' * bool(beside)}"
             + ", ".join(beside),
             witness=(len(attentions), len(linears)),
             suggestion=f"{_INSTEAD}: MultiheadModule(attention, readout), or "

@@ -220,7 +220,7 @@ def _of_width(
         record = found.record
         if record.share < 1.0:
             return found
-    with np.errstate(over="ignore", invalid="ignore"):  # of a readout which is none
+    with np.errstate(over="ignore", invalid="ignore"):  # of a readout that is not one
         recites = found.recites(text)
     if not recites:
         raise PrecisionError(

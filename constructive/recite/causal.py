@@ -1,7 +1,7 @@
 """Causal attention: every position of a sequence asks, and sees what came before it.
 
 `CausalLayer` computes in floats, and `picks` finds what saturated heads of integers read, without
-rounding. `recite.margins` bounds what programs round.
+rounding. The checker bounds what programs round.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,8 +41,8 @@ from constructive.support.errors import (
 #     f_i     = U^T (x_i, z_1, ..., z_H)       with the skip connection x_i
 #
 # The logits carry no factor 1/sqrt(d_h). For almost all sequences and almost all weights the rows
-# of all S N positions have rank min((H + 1) d, min(S, d) + S (N - 1)), and no weights give more
-# (Theorem 12, proofs/17): so about N / d heads hold a text, whatever it is.
+# of all S N positions have rank min((H + 1) d, min(S, d) + S (N - 1)), and for no sequences and
+# weights it is larger (Theorem 12, proofs/17): so about N / d heads memorize a text.
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,7 +55,7 @@ class DecoderRank(ClaimKind):
         return weights.longest is None and enough
 
     def judge(self, subject: Decoders) -> Claim:
-        """Let the checker eliminate. Raises DataError for what no weights recite."""
+        """Let the checker eliminate. DataError where equal contexts have different followers."""
         layer, rng, model = subject.weights.layer, subject.rng, subject.options.model
         wanted = len(subject.data.different(layer.window))
         rows = wanted, (layer.num_heads + 1, layer.width)
@@ -97,7 +97,7 @@ class DecoderExecuted(OfDecoder):
     options = frozenset({"model"})
 
     def require_options(self, weights: Decoder, options: CertifyOptions) -> None:
-        """Refuse a model that there is not. Raises ParameterError."""
+        """Refuse an unknown model. Raises ParameterError."""
         model_of(weights, options.model)
 
     def propose(self, subject: Decoders) -> Evidence:

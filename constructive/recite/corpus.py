@@ -153,9 +153,9 @@ class Text(JsonFile):
         unit: what a token is: "words", "bytes" or "ids"
 
     Raises:
-        DataError: for numbers that are none of the vocabulary, and for texts that are empty or
+        DataError: for numbers outside of the vocabulary, and for texts that are empty or
             shorter than the prompt; the witness is the text
-        ParameterError: for an unknown unit, a vocabulary that is none of that unit, and a prompt
+        ParameterError: for an unknown unit, a vocabulary of another unit, and a prompt
             that is not a positive integer
 
     Example:
@@ -197,7 +197,7 @@ class Text(JsonFile):
                 f"text {short[0]} has {self.lengths[short[0]]} tokens, and the prompt is "
                 f"{self.prompt}",
                 witness=int(short[0]),
-                suggestion="texts of a token or more, and a prompt that is no longer than them",
+                suggestion="texts of a token or more, and a prompt that is not longer",
             )
         wrong = np.flatnonzero((self.ids < 0) | (self.ids >= len(self.vocabulary)))
         if len(wrong):

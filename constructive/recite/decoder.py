@@ -166,7 +166,7 @@ class Decoder(Rebuilt, Shown):
 
     Raises:
         ParameterError: for arrays whose shapes or dtypes do not fit, an unknown unit, a vocabulary
-            which is none of that unit, and a longest text that is not a positive integer
+            of another unit, and a longest text that is not a positive integer
     """
 
     embedding: Array

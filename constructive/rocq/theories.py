@@ -255,7 +255,7 @@ def _onto_confirmed(instance: FilledTheory) -> list[str]:
     return [
         f"for all Y of T = {total} targets with d_out = {outputs} some weights of H = {heads} "
         f"heads with d_h = {inner}",
-        "  and d_v = d_out return Y exactly on the stored examples, in real arithmetic",
+        "  and d_v = d_out return Y exactly on the different stored examples, in real arithmetic",
     ]
 
 

@@ -1,7 +1,7 @@
 """The claims about sequence memorizers: *equality* of every label, and their *size*.
 
-Both are statements about integers and Fractions (docs/claims.md), which the checker proves. Sizes
-of the build stand in the record, and are what is proposed.
+Both are statements about integers and Fractions (docs/claims.md), which the checker proves. What
+is proposed are the sizes of the build, from the record.
 """
 
 import dataclasses

@@ -118,7 +118,7 @@ class SequenceRecord:
 
 
 def read_record(content: Json) -> SequenceRecord:
-    """Return the record of a file. Raises ValueError, TypeError or KeyError for what is none."""
+    """Return the record of a file. Raises ValueError, TypeError or KeyError for another one."""
     record = dict(content)
     sizes = BoundSizes(**record.pop("sizes"))
     found = SequenceRecord(**record, sizes=sizes)

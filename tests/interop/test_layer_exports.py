@@ -313,7 +313,7 @@ class OtherArguments(MultiheadModule):
         (multihead(kdim=5, vdim=5), "with kdim or vdim is not a layer"),
         (
             nn.TransformerEncoderLayer(8, 2, batch_first=True),
-            "has 1 MultiheadAttention and 2 Linear, not one of each, beside LayerNorm",
+            "has 1 MultiheadAttention and 2 Linear, not one of each; it also has LayerNorm",
         ),
         (MultiheadModule(ATTENTION, nn.Linear(8, 3, dtype=torch.complex64)), "torch.complex64"),
         (MultiheadModule(ATTENTION, nn.LazyLinear(3)), "readout.weight .* is not there yet"),

@@ -398,7 +398,9 @@ def test_a_case_is_there_or_says_why_not(seed, case, width):
     spec = random_spec(seed, head_dim=width, value_dim=None)
     reason = CASES[case].refuses(spec)
     if reason is None:
-        assert Problem.build(spec, case).verify() >= 0
+        problem = Problem.build(spec, case)
+        problem.verify()
+        check(problem, plain(problem))
     else:
         with pytest.raises(ParameterError, match=re.escape(reason)):
             Problem.build(spec, case)
