@@ -1,4 +1,4 @@
-"""What the heads of a memorizer do on the examples: `plot_heads`, which the demo draws, too."""
+"""What the heads of a memorizer do on the examples: `plot_heads`, which the demo also draws."""
 
 from dataclasses import dataclass
 from pathlib import Path
