@@ -23,7 +23,7 @@ from rich.table import Table
 
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
-from constructive.exact import dyadic, verified
+from constructive.exact import dyadic
 from constructive.exact.directed import percent
 from constructive.support.arrays import Array, Booleans, Integers, checked_matrix, row_chunks
 from constructive.support.errors import (
@@ -114,7 +114,7 @@ def affordable(vectors: Array, size: int, *, budget: float = 1.0, seed: int = 0)
     seconds = _DRAWN + size * size * (width + size / 3) / _CHOLESKY
     if size > dyadic.BATCHED:
         drawn = vectors[_draw(len(vectors), size, _PILOT, rng)]
-        if 2 * np.count_nonzero(verified.independent(verified.scaled(drawn))) < _PILOT:
+        if 2 * np.count_nonzero(dyadic.independent_in_floats(dyadic.scaled_rows(drawn))) < _PILOT:
             seconds *= 1.0 + _ELIMINATION
     allowed = _SECONDS * budget
     subsets = max(_FEWEST, int(min(allowed / seconds, SUBSETS)))
@@ -159,7 +159,7 @@ def dependent_share(
     vectors = _checked(vectors, size)
     parts = [part.stop - part.start for part in row_chunks(subsets, 8 * size * vectors.shape[1])]
     batches = list(zip(parts, np.random.SeedSequence(seed).spawn(len(parts)), strict=True))
-    scaled = None if _all_dependent(vectors, size) else verified.scaled(vectors)
+    scaled = None if _all_dependent(vectors, size) else dyadic.scaled_rows(vectors)
     judge = partial(_dependent_among, vectors, scaled, size)
     pieces = in_pieces(judge, batches, subsets * size**3.0)
     judged = list(counted(f"random subsets of {size}", pieces, len(batches)))
@@ -197,7 +197,7 @@ def _all_dependent(vectors: Array, size: int) -> bool:
     """Whether a combination of all columns is known to be zero, so that no d are independent."""
     if (
         size != vectors.shape[1]
-        or verified.independent(verified.scaled(vectors[:size])[np.newaxis])[0]
+        or dyadic.independent_in_floats(dyadic.scaled_rows(vectors[:size])[np.newaxis])[0]
     ):
         return False
     columns = dyadic.seemingly_dependent(vectors.T)
@@ -212,7 +212,7 @@ def _dependent_among(
 ) -> tuple[Integers, Booleans]:
     """Return, of a number of random subsets, the dependent and undecided ones, and which are these.
 
-    scaled: the vectors as `verified` takes them; None where all subsets are dependent
+    scaled: the vectors as `independent_in_floats` takes them; None where all subsets are dependent
     """
     number, seed = batch
     rng = np.random.default_rng(seed)

@@ -307,6 +307,8 @@ INTERRUPTED = """
     from constructive.support import work
     from constructive.support.work import progress_to
 
+    # a job in the background of a script inherits that SIGINT is ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     submitted, steps = [], []
 
     class Pool(work.ThreadPoolExecutor):
