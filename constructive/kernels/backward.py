@@ -22,8 +22,7 @@ from constructive.kernels.answer import (
 )
 from constructive.kernels.cases import LOGIT_ERROR
 from constructive.kernels.checking import KernelError, repeated
-from constructive.kernels.facts import CLOSE, SIZES, separate
-from constructive.kernels.mistakes import LARGEST
+from constructive.kernels.describe import CLOSE, LARGEST, SIZES, separate
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import as_float64
 from constructive.support.arrays import Array, Booleans, first_place
