@@ -28,7 +28,7 @@ from constructive import Text, Verdict, certify, check
 from constructive.checker import INTEGER_MODELS, MODELS
 from constructive.checker.margins import logits_of
 from constructive.exact.formats import FORMATS, TF32, nearest
-from constructive.recite.margins import judged, recital
+from constructive.recite.decoder import judged, recital
 
 PLAIN = "float32, pairwise"
 NEAR = 1e-7  # what `up` may add
