@@ -6,7 +6,7 @@
     vnnlib/NAME.vnnlib           a property, VNN-LIB 1.0
     vnnlib2/NAME.vnnlib          the same, VNN-LIB 2.0
     instances.csv                network, property, time limit in seconds; no header
-    expected.csv                 answers, families, margins, how hard a witness is to find
+    expected.csv                 answers, families, margins
     proofs/NAME.json             the proof of an answer, and the hashes of what it is about
     README.md                    what all that is, licence, versions
 
@@ -41,7 +41,6 @@ from constructive.support.work import report
 # The columns of expected.csv.
 EXPECTED = (
     "instance", "answer", "float32", "family", "network", "inputs", "margin", "rounding",
-    "found by a random point", "found by a step along signs",
 )  # fmt: skip
 _VERSIONS = {"vnnlib": ("1.0", version_1), "vnnlib2": ("2.0", version_2)}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -82,8 +81,7 @@ Families: {families}.
   *sat* if some input of the box has outputs that meet the conditions, else *unsat*.
 - `instances.csv`: network, property and time limit in seconds.
 - `expected.csv`: the answer of each instance in real arithmetic and of float32 programs, the margin
-  by which the first holds, a bound of what float32 rounds, and for *sat* bounds of the probability
-  that one evaluation of a search finds a witness (empty where no theorem applies).
+  by which the first holds, and a bound of what float32 rounds.
 - `proofs/`: a proof of each answer. `constructive instances check FOLDER` checks them.
 
 Each answer holds in real arithmetic, by the margin in `expected.csv`. The answer in the column
@@ -310,11 +308,10 @@ def _hash(content: bytes) -> str:
 
 
 def _expected(instance: Instance) -> tuple[str, ...]:
-    hardness = ("" if each is None else f"{each:.2e}" for each in instance.hardness)
     return (
         instance.name, str(instance.answer), str(instance.deployed), instance.family,
         instance.network_name, str(instance.network.input_dim), f"{instance.margin:.4g}",
-        f"{instance.rounding:.2g}", *hardness,
+        f"{instance.rounding:.2g}",
     )  # fmt: skip
 
 
