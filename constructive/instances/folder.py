@@ -23,7 +23,7 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import NamedTuple
@@ -97,14 +97,10 @@ Licence: Apache-2.0.
 """
 
 
-def file_names(instances: Sequence[Instance]) -> list[str]:
-    """Return the names of the files that `save` writes.
-
-    Raises ParameterError for names that are repeated or cannot be those of files, and for different
-    networks with one name.
-    """
+def _require_names(instances: Sequence[Instance]) -> None:
+    """Require names of files, all different, and one network for each name of a network."""
     networks: dict[str, Instance] = {}
-    names: list[str] = []
+    names: set[str] = set()
     for instance in instances:
         if not _NAME.fullmatch(instance.name):
             raise ParameterError(
@@ -120,17 +116,13 @@ def file_names(instances: Sequence[Instance]) -> list[str]:
                 witness=(first.name, instance.name),
                 suggestion="another name for one of them: NETWORK_a and NETWORK_b are for twins",
             )
-        names += [f"{folder}/{instance.name}.vnnlib" for folder in _VERSIONS]
-        names.append(f"proofs/{instance.name}.json")
-    names += [f"onnx/{name}.onnx" for name in networks]
-    if len(set(names)) != len(names):
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise ParameterError(
-            "two instances have the same name",
-            witness=repeated,
-            suggestion="a name for each instance",
-        )
-    return [*names, "instances.csv", "expected.csv", "README.md"]
+        if instance.name in names:
+            raise ParameterError(
+                "two instances have the same name",
+                witness=instance.name,
+                suggestion="a name for each instance",
+            )
+        names.add(instance.name)
 
 
 def save(
@@ -160,44 +152,46 @@ def save(
         >>> sorted(file.name for file in folder.iterdir())[:3]
         ['README.md', 'expected.csv', 'instances.csv']
     """
-    names = file_names(instances)
-    names += [name for name in _named_in(folder) if name not in names]
     require_positive(instances=len(instances))
+    _require_names(instances)
     _require_seconds(timeout)
-    networks: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
+    for done, instance in enumerate(instances):
+        report("write instances", done, len(instances))
+        graph = f"onnx/{instance.network_name}.onnx"
+        files[graph] = files.get(graph) or written(instance.network)
+        hashes = {"onnx": _hash(files[graph])}
+        for kind, (_, in_version) in _VERSIONS.items():
+            text = in_version(instance.property, instance.style).encode()
+            files[f"{kind}/{instance.name}.vnnlib"], hashes[kind] = text, _hash(text)
+        proof = json.dumps(proof_document(instance, hashes), indent=None)
+        files[f"proofs/{instance.name}.json"] = f"{proof}\n".encode()
+    report("write instances", len(instances), len(instances))
+    files["instances.csv"] = _table(_rows(instances, timeout))
+    files["expected.csv"] = _table([EXPECTED, *map(_expected, instances)])
+    models = sorted({str(each.claims()["model"]) for each in instances})
+    about = _README.format(
+        distribution=DISTRIBUTION,
+        version=__version__,
+        count=len(instances),
+        sat=sum(each.answer == "sat" for each in instances),
+        families=", ".join(sorted({each.family for each in instances})),
+        opset=OPSET,
+        properties=" and ".join(
+            f"`{kind}/` (VNN-LIB {version})" for kind, (version, _) in _VERSIONS.items()
+        ),
+        models="\n".join(f"- {words_of(name)}" for name in models),
+    )
+    files["README.md"] = about.encode()
+    _write(folder, files, _named_in(folder))
+
+
+def _write(folder: str | Path, files: Mapping[str, bytes], old: Sequence[str] = ()) -> None:
+    """Write files in place of these and of old ones, all or none."""
+    names = [*files, *(name for name in old if name not in files)]
     with replacing_folder(folder, names) as new:
-        for done, instance in enumerate(instances):
-            report("write instances", done, len(instances))
-            name, model = instance.network_name, networks.get(instance.network_name)
-            if model is None:
-                model = networks[name] = written(instance.network)
-                (new / f"onnx/{name}.onnx").write_bytes(model)
-            hashes = {"onnx": _hash(model)}
-            for kind, (_, in_version) in _VERSIONS.items():
-                text = in_version(instance.property, instance.style).encode()
-                (new / f"{kind}/{instance.name}.vnnlib").write_bytes(text)
-                hashes[kind] = _hash(text)
-            proof = json.dumps(proof_document(instance, hashes), indent=None)
-            (new / f"proofs/{instance.name}.json").write_text(proof + "\n", encoding="utf-8")
-        report("write instances", len(instances), len(instances))
-        (new / "instances.csv").write_text(_table(_rows(instances, timeout)), encoding="utf-8")
-        answers = _table([EXPECTED, *map(_expected, instances)])
-        (new / "expected.csv").write_text(answers, encoding="utf-8")
-        sat = sum(each.answer == "sat" for each in instances)
-        models = sorted({str(each.claims()["model"]) for each in instances})
-        about = _README.format(
-            distribution=DISTRIBUTION,
-            version=__version__,
-            count=len(instances),
-            sat=sat,
-            families=", ".join(sorted({each.family for each in instances})),
-            opset=OPSET,
-            properties=" and ".join(
-                f"`{kind}/` (VNN-LIB {version})" for kind, (version, _) in _VERSIONS.items()
-            ),
-            models="\n".join(f"- {words_of(name)}" for name in models),
-        )
-        (new / "README.md").write_text(about, encoding="utf-8")
+        for name, content in files.items():
+            (new / name).write_bytes(content)
 
 
 def save_benchmark(
@@ -222,7 +216,7 @@ def save_benchmark(
         OutputError: where the folder cannot be written
         ParameterError: as `save` does, and if all instances may take more than six hours
     """
-    file_names(instances)
+    _require_names(instances)
     _require_seconds(timeout)
     rows = _rows(instances, timeout)
     seconds = sum(float(limit) for *_, limit in rows)
@@ -242,15 +236,13 @@ def save_benchmark(
     if wheel:
         files[Path(wheel).name] = regular_file(Path(wheel)).read_bytes()
     for version, in_version in _VERSIONS.values():
-        files[f"{version}/instances.csv"] = _table(rows).encode()
+        files[f"{version}/instances.csv"] = _table(rows)
         for name, network in graphs.items():
             files[f"{version}/onnx/{name}.onnx"] = written(network)
         for each in instances:
             text = in_version(each.property, each.style)
             files[f"{version}/vnnlib/{each.name}.vnnlib"] = text.encode()
-    with replacing_folder(folder, [*files]) as new:
-        for name, content in files.items():
-            (new / name).write_bytes(content)
+    _write(folder, files)
 
 
 def _require_seconds(timeout: float) -> None:
@@ -315,10 +307,10 @@ def _expected(instance: Instance) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
+def _table(rows: Sequence[Sequence[str]]) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
+    return text.getvalue().encode()
 
 
 class Expected(NamedTuple):
