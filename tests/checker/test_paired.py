@@ -4,10 +4,11 @@ import dataclasses
 import re
 from fractions import Fraction
 
-import mpmath
+import flint
 import numpy as np
+import oracle
 import pytest
-from checker_parts import altered, evaluated, said, saved, signed, small_pairs
+from checker_parts import altered, said, saved, signed, small_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -110,24 +111,25 @@ def test_entries_and_errors_are_within_their_bounds(checker, paired):
     layer, owner = scan.layer, scan.layer.owner
     distances, errors = checker.paired.residuals(scan, coupled)
     most, least = checker.paired.InFloats(distances, errors, None, None).sides()
-    of_f, of_z = mpmath.mpf(2) ** -layer.c, mpmath.mpf(2) ** -layer.a
     read = {(t, p) for t, p in enumerate(owner)} | set(zip(where, which, strict=True))
     arrays = {"contexts": data.contexts, "queries": data.queries}
-    with mpmath.workdps(60):
-        z_all, f = evaluated(memorizer.layer.tensors, arrays)
-        z_all = z_all.reshape(len(f), 12, -1)
+    f = oracle.outputs(memorizer.layer.tensors, arrays)
+    with flint.ctx.workprec(oracle.PREC):
+        of_f, of_z = flint.arb(2) ** -layer.c, flint.arb(2) ** -layer.a
+        z_all = list(oracle.representations(memorizer.layer.tensors, arrays))
         for position, example in enumerate(layer.order):
-            z, output = z_all[example], f[example, 0]
-            true = abs(output - mpmath.mpf(float(data.targets[example]))) * of_f
+            z, output = z_all[example], f[example][0]
+            true = abs(output - float(data.targets[example])) * of_f
             assert abs(true - float(distances[position, 0])) <= float(errors[position, 0])
-            assert float(least[position, 0]) <= true <= float(most[position, 0])
+            assert float(least[position, 0]) <= true
+            assert true <= float(most[position, 0])
             for pair in range(6):
-                x = [(a - b) * of_z for a, b in zip(z[2 * pair], z[2 * pair + 1], strict=True)]
+                x = [apart * of_z for apart in (z[2 * pair] - z[2 * pair + 1]).entries()]
                 if (position, pair) not in read:
-                    assert max(map(abs, x)) <= float(scan.tail[position])
+                    assert all(abs(entry) <= float(scan.tail[position]) for entry in x)
                 elif pair == owner[position] if position < len(owner) else False:
-                    off = (abs(a - float(b)) for a, b in zip(x, scan.own[0][position], strict=True))
-                    assert max(off) <= float(scan.own[1][position])
+                    own, off = (part[position].tolist() for part in scan.own)
+                    assert all(abs(a - b) <= off for a, b in zip(x, own, strict=True))
     assert float(errors.max()) < 1e-8  # and they are not excuse
 
 
