@@ -25,7 +25,7 @@ from constructive import (
 from constructive import checker as judge
 from constructive.certificates.claims.kind import CertifyOptions
 from constructive.exact import modular
-from constructive.theory import grouping
+from constructive.theory.assumptions import judged_grouping, propose_grouping
 
 PROVED, REFUTED, UNDECIDED = Verdict.PROVED, Verdict.REFUTED, Verdict.UNDECIDED
 
@@ -49,8 +49,8 @@ def grouped(contexts=FULL, queries=QUERIES, groups=GROUPS):
     data = data_of(contexts, queries)
     weights = {name: np.zeros((len(groups), 3, 1)) for name in ("W_Q", "W_K", "W_V")}
     weights |= {"W_O": np.zeros((len(groups), 1)), "W_D": np.zeros((1, 1))}
-    given = grouping.propose(data, groups, np.random.default_rng(0))
-    return grouping.judged(data, given, judge.layer(weights, data.arrays)), given
+    given = propose_grouping(data, groups, np.random.default_rng(0))
+    return judged_grouping(data, given, judge.layer(weights, data.arrays)), given
 
 
 def test_groups_which_are_as_they_should_be():

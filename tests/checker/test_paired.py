@@ -20,7 +20,7 @@ from constructive import (
     check,
     generators,
 )
-from constructive.certificates.claims import paired as claims
+from constructive.certificates.claims import layers as claims
 from constructive.layers.record import TrainedRecord
 from constructive.support.verdict import pack
 
