@@ -5,11 +5,11 @@
 
 Run it with the Python that has the tool. `run.py` starts the first; problems come in as lines of
 JSON. A problem has "onnx" and "vnnlib" (paths), "timeout" (seconds), "lower" and "upper" (the box),
-"disjuncts" (lists of atoms; an atom [w, c] means w . Y >= c), "point" (a witness, or nothing), and "heads": lists [A, b, V] of
-f(x) = sum_h V_h^T softmax(A_h x + b_h). "before" may have such heads g, too: the network is then
-f(x + g(x)); and "units" weights w and biases c of a readout sum_j relu(w_j . f + c_j). A graph of
-other operators has "nodes" ([operator, inputs, outputs, attributes]) and "constants" ([name, type,
-shape, entries]) instead. The first line that comes back is a version.
+"disjuncts" (lists of atoms; an atom [w, c] means w . Y >= c), "point" (a witness, or nothing), and
+"heads": lists [A, b, V] of f(x) = sum_h V_h^T softmax(A_h x + b_h). "before" may have such heads
+g, too: the network is then f(x + g(x)); and "units" weights w and biases c of a readout
+sum_j relu(w_j . f + c_j). A graph of other operators has "nodes" ([operator, inputs, outputs,
+attributes]) and "constants" ([name, type, shape, entries]) instead. The first line that comes back is a version.
 
 `loads` says which tools load ONNX files with one static input, and bound their outputs near zero.
 Files come from `constructive instances make`.
