@@ -9,7 +9,8 @@ JSON. A problem has "onnx" and "vnnlib" (paths), "timeout" (seconds), "lower" an
 "heads": lists [A, b, V] of f(x) = sum_h V_h^T softmax(A_h x + b_h). "before" may have such heads
 g, too: the network is then f(x + g(x)); and "units" weights w and biases c of a readout
 sum_j relu(w_j . f + c_j). A graph of other operators has "nodes" ([operator, inputs, outputs,
-attributes]) and "constants" ([name, type, shape, entries]) instead. The first line that comes back is a version.
+attributes]) and "constants" ([name, type, shape, entries]) instead. The first line that comes back
+is a version.
 
 `loads` says which tools load ONNX files with one static input, and bound their outputs near zero.
 Files come from `constructive instances make`.
