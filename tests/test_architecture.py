@@ -161,7 +161,7 @@ BUDGET = {
     "certificates": (1480, 9),
     "checker": (7670, 31),
     "cli": (2090, 10),
-    "constructions": (4010, 14),
+    "constructions": (3990, 14),
     "data": (1960, 8),
     "exact": (2280, 10),
     "figures": (1540, 10),
@@ -175,7 +175,7 @@ BUDGET = {
     "sequences": (2380, 10),
     "strategies": (410, 2),
     "support": (1620, 9),
-    "theory": (2600, 9),
+    "theory": (2620, 9),
 }
 
 
