@@ -1,6 +1,6 @@
 """Gradients of attention: exact for rows with one winner, within a few roundings for shared rows.
 
-Propositions 19.2 and 19.5 and Theorem 24 (proofs/19-kernels.md) say what gradients are, and how far
+Page 26 of the proofs (Propositions 26.1 and 26.2, Theorem 24) says what gradients are, and how far
 those of an admissible backward pass may be away; `_Steps` has their numbers.
 """
 
@@ -22,8 +22,7 @@ from constructive.kernels.answer import (
 )
 from constructive.kernels.cases import LOGIT_ERROR
 from constructive.kernels.checking import KernelError, repeated
-from constructive.kernels.facts import CLOSE, SIZES, separate
-from constructive.kernels.mistakes import LARGEST
+from constructive.kernels.describe import CLOSE, LARGEST, SIZES, separate
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import as_float64
 from constructive.support.arrays import Array, Booleans, first_place

@@ -95,9 +95,9 @@ def test_memory_is_not_above_what_is_announced(checker, tmp_path, name, shape, s
 @pytest.mark.parametrize(("shape", "count"), cases(lambda *_: True, [5, 28]), ids=str)
 def test_memory_for_more_digits_is_not_above_what_is_announced(checker, shape, count):
     weights, data = made(shape, shared=False)
-    held, _ = checker.real.digits_needed(shape[:3] + shape[7:] + shape[3:7], count)
-    work = checker.real.Work(1e18)
-    peak = peak_of(lambda: checker.real.residuals(weights, data, count, work))
+    held, _ = checker.error.digits_needed(shape[:3] + shape[7:] + shape[3:7], count)
+    work = checker.error.Work(1e18)
+    peak = peak_of(lambda: checker.error.residuals(weights, data, count, work))
     assert peak <= held + 3e5
     assert 10 * peak + 1e7 > held
 
@@ -115,7 +115,7 @@ def test_memory_for_more_digits_is_not_above_what_is_announced(checker, shape, c
 )
 def test_memory_in_floats_is_not_above_what_is_announced(checker, shape):
     weights, data = made(shape, shared=False)
-    sizes, real = shape[:3] + shape[7:] + shape[3:7], checker.real
+    sizes, real = shape[:3] + shape[7:] + shape[3:7], checker.error
     held, _ = real.digits_needed(sizes, real.COUNTS[0])
     assert peak_of(lambda: real.in_floats(weights, data, checker.files.silent)) <= held + 3e5
 

@@ -115,7 +115,7 @@ def test_a_lead_that_rounds_up_to_a_bound_is_below_it(checker, tmp_path, power, 
 def test_what_is_not_known_of_both_outputs_counts(checker, ahead, verdict):
     """Each is off by a half, one way or the other."""
     outputs = np.array([[3.0, 0.0], [3.0, 0.0], [ahead, 0.0]])
-    found = checker.real.InFloats(0 * outputs, 0.5 + 0 * outputs, np.zeros(3, int), outputs)
+    found = checker.error.InFloats(0 * outputs, 0.5 + 0 * outputs, np.zeros(3, int), outputs)
     about = SimpleNamespace(data={"targets": np.array([[1, 0]] * 3)}, floats=found)
-    said = checker.labels.Labels({"evidence": {"bound": (1e-9).hex()}}).judge(about)
+    said = checker.error.Labels({"evidence": {"bound": (1e-9).hex()}}).judge(about)
     assert (said.verdict, said.witness) == (verdict, 2 if verdict == "REFUTED" else None)

@@ -215,9 +215,9 @@ def rounded(name):
 BUGS = {
     "far off": (finite(lambda _, lse: lse + 1e5), r"log n \+ 1e\+05"),
     "log 2 more": (finite(lambda _, lse: lse + LN2), r"L \+ log n \+ 0.6931 \(log 2\)"),
-    "base 2": (finite(lambda _, lse: lse / LN2), "it is in base 2"),
-    "log2 of the sum": (parts(lambda _: 1, 1 / LN2), "the logarithm is in base 2, the max"),
-    "log2 of the maximum": (parts(lambda _: 1 / LN2, 1), "the maximum is in base 2, the log"),
+    "base 2": (finite(lambda _, lse: lse / LN2), r"are 1.443 L \+ 1.443 log n"),
+    "log2 of the sum": (parts(lambda _: 1, 1 / LN2), r"are L \+ 1.443 log n"),
+    "log2 of the maximum": (parts(lambda _: 1 / LN2, 1), r"are 1.443 L \+ log n"),
     "no maximum": (parts(lambda _: 0, 1), "are log n "),
     "scaled twice": (parts(lambda s: s, 1), r"are 0.\d+ L \+ log n "),
     "bfloat16": (rounded("bfloat16"), "but for a rounding to bfloat16"),
@@ -345,20 +345,22 @@ def without_maximum(outs, lses, _):
 MERGES = {
     "empty": (unguarded, "all 10 rows in which all states are empty: out is NaN or infinite"),
     "no maximum": (without_maximum, "one state wins"),
-    "other base": (lambda outs, lses, _: at_once(outs, lses, "2"), "taken for base 2"),
+    "other base": (
+        lambda outs, lses, _: at_once(outs, lses, "2"), "two states share the weight: out is off",
+    ),
     "plain": (
         lambda outs, lses, _: (outs.mean(0), at_once(outs, lses, "e")[1]),
-        "LIKE: all states weigh the same",
+        "one state wins: out is off",
     ),
-    "exchanged": (naive(lambda outs, lses: (outs, lses[::-1])), "states in reverse"),
+    "exchanged": (naive(lambda outs, lses: (outs, lses[::-1])), "one state wins: out is off"),
     "dropped": (naive(lambda outs, lses: (outs[:-1], lses[:-1])), "out is that of state"),
     "0 is empty": (
         naive(lambda outs, lses: (outs, np.where(lses == 0, -np.inf, lses))),
-        "LIKE: an lse of 0 counts as empty",
+        "out is",
     ),
     "empty is 0": (
         naive(lambda outs, lses: (outs, np.where(np.isneginf(lses), 0, lses))),
-        "LIKE: an empty state counts with an lse of 0",
+        "out is",
     ),
     "the larger lse": (
         lambda outs, lses, base: (at_once(outs, lses, base)[0], lses.max(0)),
