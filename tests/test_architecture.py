@@ -165,7 +165,7 @@ BUDGET = {
     "data": (1960, 8),
     "exact": (2260, 7),
     "figures": (1540, 10),
-    "instances": (4198, 13),
+    "instances": (4070, 13),
     "interop": (980, 4),
     "kernels": (8132, 19),
     "layers": (2140, 6),
