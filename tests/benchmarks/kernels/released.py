@@ -275,7 +275,7 @@ def quantized(result, part):
 
             def examined(found, each=each):
                 out = found[0] if isinstance(found, tuple) else found
-                return examine(each.problem, out, layout=row.layout, memory=each)
+                return examine(each.problem, out, layout=row.layout)
 
             result.judge(what, each, examined, repr(each.problem))
 
