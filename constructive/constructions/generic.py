@@ -23,9 +23,8 @@ from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError, CapacityError
 from constructive.support.work import report
-from constructive.theory.bounds import Plan, require_room
+from constructive.theory.bounds import Plan, group_sizes, require_room
 from constructive.theory.capacity import context_capacity, fewest_heads
-from constructive.theory.grouping import group_sizes
 
 # Standard deviations of logits that are tried, the likely best first.
 _DEVIATIONS = (3.0, 1.5, 6.0)

@@ -1,6 +1,6 @@
 """Gradients of attention: exact for rows with one winner, within a few roundings for shared rows.
 
-Propositions 19.2 and 19.5 and Theorem 24 (proofs/19-kernels.md) say what gradients are, and how far
+Page 26 of the proofs (Propositions 26.1 and 26.2, Theorem 24) says what gradients are, and how far
 those of an admissible backward pass may be away; `_Steps` has their numbers.
 """
 

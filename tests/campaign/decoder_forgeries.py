@@ -278,7 +278,7 @@ def lied(rng, files):
             on = decoder_judge.Read(
                 files.weights, files.text["texts"], files.text["prompt"], files.about["window"], ""
             )
-            every = [ball for row in decoder_judge.margins(on) for _, ball in row]
+            every = [ball for row in decoder_judge.margins(on) for ball in row]
             true = float(min(every, key=lambda ball: ball.mid()).mid())
         except (ValueError, IndexError, OverflowError):
             true = 1.0

@@ -224,7 +224,8 @@ def test_judges_of_errors_and_ranks_know_both_answers():
 )
 def test_honest_triples_stay_true_at_any_scale(runner, scale):
     rng, found = np.random.default_rng(scale), 0
-    for triple in (*triples.honest_layers(), *triples.honest_pairs())[:: 1 if scale else 2]:
+    honest = *triples.honest_layers(), *triples.honest_pairs(), *triples.honest_bounds()
+    for triple in honest[:: 1 if scale else 2]:
         files = triple.scaled(rng).write(runner.work)
         status, printed, *_ = runner.check(files)
         assert status == 0, printed

@@ -2,16 +2,13 @@
 
 import copy
 import time
-import warnings
 from types import SimpleNamespace
 
-import forgeries
-import hostile
 import judges
 import numpy as np
 import pytest
 import triples
-from mutations import EVIL, at, leaves, pick
+from mutations import EVIL, at, leaves
 from triples import pack, spans, unpack
 
 pytestmark = pytest.mark.usefixtures("one_sieve")
@@ -53,18 +50,6 @@ def few():
             key = len(evidence["vectors"]), evidence["zeros"], part
             found.setdefault(key, (evidence, data))
     return list(found.values())
-
-
-@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
-def test_honest_bounds_are_true_and_accepted_at_any_scale(runner, step):
-    rng = np.random.default_rng(0)
-    assert len(triples.honest_bounds()) == 38
-    for triple in triples.honest_bounds()[::step]:
-        for case in (triple, triple.scaled(rng)):
-            files = case.write(runner.work)
-            status, printed, *_ = runner.check(files)
-            assert status == 0, printed
-            assert runner.judge(files, printed, forgeries.of_triple("honest", case)) is True
 
 
 def test_every_value_may_be_another_one(checker):
@@ -122,19 +107,6 @@ def test_every_entry_of_a_token_may_be_one_bit_off(checker):
     assert min(counts) > 100
 
 
-@pytest.mark.parametrize(
-    ("seed", "cases"), [(0, 300), *(pytest.param(k, 5000, marks=pytest.mark.slow) for k in (1, 2))]
-)
-def test_evidence_after_some_mutations(checker, seed, cases):
-    rng, pool, counts = np.random.default_rng(seed), list(bounds()), [0, 0]
-    for _ in range(cases):
-        evidence, data = copy.deepcopy(pool[rng.integers(len(pool))])
-        for _ in range(rng.integers(1, 5)):
-            forgeries.mutate_bound(rng, evidence, len(data["queries"]))
-        counts[accepted(checker, evidence, data)] += 1
-    assert min(counts) > cases // 10
-
-
 @pytest.mark.parametrize("differences", [False, True])
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 30, pytest.param(100, marks=pytest.mark.slow)])
 def test_products_which_are_multiples_of_many_primes_are_not_zero(checker, count, differences):
@@ -153,41 +125,6 @@ def test_products_which_are_multiples_of_many_primes_are_not_zero(checker, count
                 assert not accepted(checker, evidence, data)
                 data["contexts"] = tokens[1:]
                 assert accepted(checker, evidence, data)
-
-
-def test_forged_files_of_upper_bounds(runner):
-    """The builder of forgeries, and mutations of whole certificates and their data."""
-    rng = np.random.default_rng(0)
-
-    def mutated(rng):
-        triple = pick(rng, triples.honest_bounds()).copy()
-        pick(rng, (forgeries.mutate_evidence, forgeries.mutate_arrays))(rng, triple)
-        forgeries.restate(triple)
-        return forgeries.of_triple("mutated", triple.signed())
-
-    for build in (forgeries.impossible, mutated):
-        runner.counts.clear()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of numpy, where forgeries overflow
-            for _ in range(50):
-                runner.case(build(rng))
-        assert not any(runner.counts[column] for column in hostile.BAD)
-        assert runner.counts["accepted, true"] > 10
-        assert runner.counts["refused"] > 10
-        assert runner.counts["not judged"] == runner.counts["true, refused"] == 0
-
-
-@pytest.mark.slow
-def test_what_is_proved_of_forged_data_is_true_and_accepted(runner):
-    """Data whose tokens are multiples of a prime are among them."""
-    rng = np.random.default_rng(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of numpy, where forgeries overflow
-        for _ in range(300):
-            triple = forgeries.impossible(rng).write.__self__
-            runner.certified(hostile.OfTriple(rng, triple))
-    assert runner.counts["accepted, true"] > 100
-    assert not any(runner.counts[column] for column in (*hostile.BAD, "true, refused"))
 
 
 # The judge, on what is known.

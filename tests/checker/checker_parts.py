@@ -7,7 +7,6 @@ import io
 import subprocess
 import sys
 
-import mpmath
 import numpy as np
 import onnx
 import pytest
@@ -128,7 +127,7 @@ def other_shapes(shapes, allowed=()):
         yield from ({name: other} for other in others if {name: other} not in allowed)
 
 
-# Layers for the claims about real numbers, and what they are in 60 digits.
+# Layers for the claims about real numbers.
 
 
 class Free:
@@ -164,25 +163,6 @@ def layer_and_data(rng, *, shared, outputs, parts, total=7):
     if parts:
         weights["W_V_corrections"] = 1e-17 * draw((parts, heads, width, value_dim))
     return weights, data
-
-
-MATRIX = np.vectorize(lambda x: mpmath.mpf(float(x)), otypes=[object])
-
-
-def evaluated(weights, data):
-    """Z and f in 60 digits."""
-    values = MATRIX(weights["W_V"]) + sum(map(MATRIX, weights.get("W_V_corrections", [])))
-    z_all = []
-    for t, query in enumerate(MATRIX(data["queries"])):
-        tokens = MATRIX(data["contexts"] if data["contexts"].ndim == 2 else data["contexts"][t])
-        row = []
-        for w_q, w_k in zip(MATRIX(weights["W_Q"]), MATRIX(weights["W_K"]), strict=True):
-            powers = [mpmath.exp(x) for x in tokens @ w_k @ (w_q.T @ query)]
-            row.append(np.array(powers) @ tokens / sum(powers))
-        z_all.append(row)
-    read = [np.concatenate([z @ v for z, v in zip(row, values, strict=True)]) for row in z_all]
-    f = np.array(read) @ MATRIX(weights["W_O"]) @ MATRIX(weights["W_D"])
-    return np.array(z_all).reshape(len(f), -1), f
 
 
 # What tests of decoders share: decoders by hand, and their files.

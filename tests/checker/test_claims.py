@@ -1,7 +1,6 @@
 """The claims which certify judges, one by one: where each verdict begins and ends."""
 
 import base64
-import dataclasses
 import json
 
 import flint
@@ -17,10 +16,8 @@ from constructive import (
     FormatError,
     Memorizer,
     ParameterError,
-    SequenceDataset,
     Verdict,
     build_memorizer,
-    build_sequence_memorizer,
     certify,
     check,
     generators,
@@ -28,7 +25,7 @@ from constructive import (
 from constructive import checker as judge
 from constructive.certificates.claims.kind import CertifyOptions
 from constructive.exact import modular
-from constructive.theory import grouping
+from constructive.theory.assumptions import judged_grouping, propose_grouping
 
 PROVED, REFUTED, UNDECIDED = Verdict.PROVED, Verdict.REFUTED, Verdict.UNDECIDED
 
@@ -52,8 +49,8 @@ def grouped(contexts=FULL, queries=QUERIES, groups=GROUPS):
     data = data_of(contexts, queries)
     weights = {name: np.zeros((len(groups), 3, 1)) for name in ("W_Q", "W_K", "W_V")}
     weights |= {"W_O": np.zeros((len(groups), 1)), "W_D": np.zeros((1, 1))}
-    given = grouping.propose(data, groups, np.random.default_rng(0))
-    return grouping.judged(data, given, judge.layer(weights, data.arrays)), given
+    given = propose_grouping(data, groups, np.random.default_rng(0))
+    return judged_grouping(data, given, judge.layer(weights, data.arrays)), given
 
 
 def test_groups_which_are_as_they_should_be():
@@ -138,31 +135,6 @@ def test_more_examples_than_columns_and_twice_the_same(checker):
     assert refuted_by(checker, layer, shared) == 7
     assert refuted_by(checker, layer, shared.take(range(7))) is None
     assert refuted_by(checker, layer, one.take(range(5))) is None
-
-
-# Sequences.
-
-
-def test_sizes_of_sequences():
-    sequences, labels = [[i * i % 97, i] for i in range(30)], [i % 5 for i in range(30)]
-    memorizer = build_sequence_memorizer(sequences, labels)
-    dataset = SequenceDataset.of(sequences, labels)
-    claim = certify(memorizer, dataset)["size"]
-    assert claim.verdict is PROVED
-    assert claim.evidence["keys"] == 30
-    assert claim.evidence["label_bits"] == 3
-    assert claim.evidence["width"] == 1
-    other = SequenceDataset.of(sequences, [label + 100 * (label == 4) for label in labels])
-    wide = certify(memorizer, other)
-    assert wide["size"].evidence["label_bits"] == 7
-    assert wide["equality"].verdict is REFUTED
-    assert wide["equality"].witness == 4
-    for name in ("token_bits", "residue_bits", "sum_bits", "key_bits", "kept", "weight_bits"):
-        sizes = dataclasses.replace(memorizer.record.sizes, **{name: 10**6})
-        record = dataclasses.replace(memorizer.record, sizes=sizes)
-        claim = certify(dataclasses.replace(memorizer, record=record), dataset)["size"]
-        assert claim.verdict is UNDECIDED
-        assert "sizes are above" in claim.detail
 
 
 # What is certified, and what must not be.
@@ -340,8 +312,8 @@ def test_an_option_that_no_claim_takes_is_refused(proved, option, value, idle, t
         certify(memorizer, data, claims=[idle], **{option: value})
     assert caught.value.witness in (value, repr(value))
     assert taker in caught.value.suggestion
-    certificate = certify(memorizer, data, claims=[idle, taker], **{option: value})
-    assert {claim.name for claim in certificate.claims} == {idle, taker}
+    certificate = certify(memorizer, data, claims=[taker, idle], **{option: value})
+    assert [claim.name for claim in certificate.claims] == [idle, taker]  # in their order
     usual = CertifyOptions()
     assert certify(memorizer, data, claims=[idle], **{option: getattr(usual, option)}).proved
     assert certify(memorizer, data, claims=[idle], seed=3).proved  # it changes no statement

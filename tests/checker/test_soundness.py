@@ -3,14 +3,12 @@
 Each was a false statement which somebody called PROVED, or a true one which nobody could prove.
 """
 
-import dataclasses
 from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from checker_parts import TWO, signed
-from claim_parts import record_of
 
 from constructive import (
     AttentionLayer,
@@ -23,40 +21,6 @@ from constructive import (
     generators,
 )
 from constructive.layers.record import TrainedRecord
-
-PAIRED = "constructive paired certificate 1"
-
-
-def circle(targets, scale=1.0, reaches=((4.0, 2.0), (2.0, 4.0))):
-    """Two pairs of heads whose coupling contracts, by about 0.8: w grows where it is not damped."""
-    heads = np.zeros((4, 2))
-    heads[::2] = reaches
-    return one_each(targets, scale, heads, (1.0, 1.0))
-
-
-def one_each(targets, scale, heads, tokens):
-    """P pairs of heads (2P, P), each with one example, which has a token of that size and zero."""
-    pairs = len(tokens)
-    contexts, queries = np.zeros((pairs, 2, pairs)), np.eye(pairs)
-    contexts[:, 0, 0] = np.array(tokens) * scale
-    keys = np.zeros((2 * pairs, pairs, 1))
-    keys[:, 0, 0] = 1
-    readouts = np.zeros((2 * pairs, pairs, 1)), np.ones((2 * pairs, 1)), np.ones((1, 1))
-    layer = AttentionLayer(np.array(heads)[:, :, None] / scale, keys, *readouts)
-    ends = [(t // 2, (t + 1) // 2) for t in range(2 * pairs)]
-    data = Dataset(contexts, queries, np.full(pairs, targets))
-    return Memorizer(layer, record_of("paired", data, ends, range(pairs))), data
-
-
-def test_coupling_which_contracts_unevenly_is_proved():
-    """w = max(1, 2 N w) has period 2 here; N has a spectral radius of 0.8."""
-    memorizer, data = circle(1.0)
-    heads = np.array([[2.0, 4], [0, 0], [0.1, 0.2], [0, 0]])[:, :, None]
-    layer = dataclasses.replace(memorizer.layer, query_weights=heads)
-    uneven = Memorizer(layer, memorizer.record)
-    certificate = certify(uneven, data, claims=["rank"])
-    assert (certificate.format, certificate.proved) == (PAIRED, True)
-    assert check(certificate, uneven, data).proved
 
 
 def one_head(contexts, queries, readout, targets):

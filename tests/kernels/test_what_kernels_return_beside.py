@@ -85,7 +85,7 @@ def test_largest_logits_of_another_shape():
 
 
 def test_scales_may_be_applied_by_their_root():
-    """Lemma 19.6 asks for a root that is a power of two, so 1/8 is a scale like any other."""
+    """Lemma 19.2 asks for a root that is a power of two, so 1/8 is a scale like any other."""
     for case in ("levels", "low"):
         problem = Problem.build(Spec(queries=40, keys=40, head_dim=64), case)
         root = np.sqrt(np.float32(problem.spec.factor))

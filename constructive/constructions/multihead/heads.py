@@ -34,7 +34,7 @@ from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array, row_chunks
 from constructive.support.errors import AssumptionError
 from constructive.support.work import in_pieces, report
-from constructive.theory.grouping import group_sizes
+from constructive.theory.bounds import group_sizes
 from constructive.theory.kruskal import RANK_TOLERANCE
 
 _DIRECTIONS = 8  # Random directions that are scored
