@@ -161,13 +161,13 @@ BUDGET = {
     "certificates": (1460, 6),
     "checker": (7670, 28),
     "cli": (2090, 10),
-    "constructions": (4080, 14),
+    "constructions": (4060, 14),
     "data": (1880, 6),
     "exact": (2260, 7),
     "figures": (1600, 8),
     "instances": (4070, 13),
     "interop": (980, 4),
-    "kernels": (8132, 19),
+    "kernels": (8025, 19),
     "layers": (2140, 6),
     "pytest_plugin": (160, 2),
     "recite": (3230, 9),
@@ -175,7 +175,7 @@ BUDGET = {
     "sequences": (2380, 7),
     "strategies": (410, 2),
     "support": (1530, 7),
-    "theory": (2600, 7),
+    "theory": (2612, 7),
 }
 
 

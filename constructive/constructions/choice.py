@@ -26,6 +26,7 @@ from constructive.data.dataset import Dataset, different_inputs
 from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.support import tables
 from constructive.support.errors import (
+    AssumptionError,
     CapacityError,
     ConstructiveError,
     ParameterError,
@@ -370,7 +371,7 @@ def _candidate(
     try:
         require_taken(known, lengths=shapes.lengths is not None)
         plan = known.plan(shapes, num_heads, head_dim)
-    except (CapacityError, ParameterError) as error:
+    except (AssumptionError, CapacityError, ParameterError) as error:
         refused = error
     return Candidate(known.name, plan, refused, *known.cost(shapes, num_heads, head_dim))
 

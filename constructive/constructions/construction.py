@@ -69,9 +69,10 @@ class Construction:
     """One way to build a memorizer: its facts, and three functions.
 
     `plan` and `cost` look at the shapes of the examples, H, and d_h or None. `plan` raises
-    CapacityError or ParameterError where nothing can be built. `build` takes the survey of the
-    examples, the H and d_h of a plan and `rng`, and from grouped heads `saturated_fraction`; it
-    raises what its steps raise, where no other construction would do better.
+    AssumptionError, CapacityError or ParameterError where nothing can be built. `build` takes the
+    survey of the examples, the H and d_h of a plan and `rng`, and from grouped heads
+    `saturated_fraction`; it raises what its steps raise, where no other construction would do
+    better.
 
     The laws, which `check_construction` of the tests checks: what is built by a plan has the plan's
     heads, reproduces the targets but for rounding, and two builds from one state of `rng` are one.

@@ -34,19 +34,6 @@ _LARGEST = 1e100
 _LARGEST_TARGET = 1e290
 
 
-def too_many_tokens(dataset: Dataset) -> AssumptionError | None:
-    """Return why no context has rank n, or None: for n > d."""
-    if dataset.context_size <= dataset.width:
-        return None
-    message = (
-        f"contexts of n={dataset.context_size} tokens in d={dataset.width} dimensions "
-        f"have rank at most {dataset.width}; Assumption 2 needs rank n"
-    )
-    return AssumptionError(
-        message, witness=dataset.context_size, suggestion=f"at most n={dataset.width} tokens"
-    )
-
-
 def repeated(dataset: Dataset) -> AssumptionError | None:
     """Return why the inputs are not memorized by any weights, or None: one of them occurs twice.
 
@@ -162,6 +149,5 @@ class Survey:
 
     @cached_property
     def contexts(self) -> float | AssumptionError:
-        """Return `context_ranks`, unless tokens are too many or inputs repeated."""
-        obstacle = too_many_tokens(self.dataset) or self.repeated
-        return obstacle or context_ranks(self.dataset)
+        """Return `context_ranks`, unless inputs are repeated."""
+        return self.repeated or context_ranks(self.dataset)
