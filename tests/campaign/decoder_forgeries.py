@@ -15,14 +15,13 @@ import decoder_judge
 import judges
 import numpy as np
 import triples
-from compact_parts import compact
+from decoder_parts import TWO, TWO_ROWS, by_hand, compact, two_tokens
 from forgeries import Case, quick, weighed
 from mutations import pick, spoil
 from triples import described, digest
 
-from constructive import Decoder, Text, build_decoder, certify
-from constructive.recite.causal import CausalLayer
-from constructive.recite.decoder import DecoderRecord, file_content
+from constructive import Text, build_decoder, certify
+from constructive.recite.decoder import file_content
 from constructive.recite.packed import packable
 
 NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
@@ -435,28 +434,15 @@ WAYS = (
 )  # fmt: skip
 
 
-def two_tokens(rng):
-    """A decoder by hand: two tokens which differ in one entry, and small margins."""
-    text = Text.of([0, 1])
-    unit = np.float32(2.0 ** rng.integers(-130, 100))
-    out = float(2.0 ** rng.uniform(-28, 2))
-    readout = np.zeros((6, 2), np.float32)
-    with np.errstate(over="ignore"):
-        readout[2, 0] = readout[5, 1] = np.float32(1.0) / unit
-    rows = np.array([[0.0, 0.1], [0.25, 1.0], [-1.0, -1.0]])
+def two_tokens_of(rng):
+    """A decoder by hand, with small margins."""
+    unit, out = 2.0 ** rng.integers(-126, 100), 2.0 ** rng.uniform(-28, 2)
     common = rng.choice([0.0, 1.0]) * rng.standard_normal(2)
-    decoder = Decoder(
-        unit * np.array([[1, 1, 1], [1, 1, -1]], np.float32),
-        np.zeros((2, 3), np.float32),
-        CausalLayer(*np.zeros((2, 1, 3, 1), np.float32), np.nan_to_num(readout)),
-        (common + out * rows).astype(np.float32),
-        text.vocabulary,
-        text.unit,
-        DecoderRecord(0, 2, 1.0, 0.0, 0.0, pick(rng, FORMATS)),
-    )
+    weights = two_tokens(unit, unembedding=common + out * TWO_ROWS)
+    decoder = by_hand(TWO, weights, storage=pick(rng, FORMATS))
     content = copy.deepcopy(honest()[0].content)
     content["claims"].pop("rank")
-    files = files_of(decoder, text, content)
+    files = files_of(decoder, TWO, content)
     lied(rng, files)
     return files
 
@@ -467,7 +453,7 @@ JUDGE = judges.of_lines(decoder_judge.statement)
 def forgery(rng, ways=WAYS):
     """A case."""
     if rng.random() < 0.15:
-        files, words = two_tokens(rng), ["two tokens"]
+        files, words = two_tokens_of(rng), ["two tokens"]
         chosen = []
     else:
         files, words = copy.deepcopy(pick(rng, honest())), []

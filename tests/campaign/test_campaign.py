@@ -18,9 +18,7 @@ import judges
 import numpy as np
 import pytest
 import triples
-
-from constructive import CausalLayer, Decoder, Text
-from constructive.recite.decoder import DecoderRecord
+from decoder_parts import TWO, TWO_ROWS, by_hand, two_tokens
 
 pytestmark = pytest.mark.usefixtures("one_sieve")
 # Families, seeds and numbers of cases that are always run.
@@ -138,27 +136,16 @@ def test_the_judge_of_instances_believes_honest_folders(runner):
 
 def test_the_judge_of_decoders_knows_all_answers(tmp_path):
     """Margins of 0.9 and more; rows of Z that are made equal; and what float32 may do to them."""
-    text = Text.of([0, 1])
-    rows = np.array([[0.0, 0.1], [0.25, 1.0], [-1.0, -1.0]], np.float32)
-    readout = np.zeros((6, 2), np.float32)
-    readout[2, 0] = readout[5, 1] = 1.0
     judged = {}
-    for near, embedding in ((1.0, 1.0), (2.0**-16, 1.0), (2.0**-30, 1.0), (1.0, 0.0)):
-        decoder = Decoder(
-            np.array([[1, 1, embedding], [1, 1, -embedding]], np.float32),
-            np.zeros((2, 3), np.float32),
-            CausalLayer(*np.zeros((2, 1, 3, 1), np.float32), readout),
-            (1.0 + near * rows).astype(np.float32),
-            text.vocabulary,
-            text.unit,
-            DecoderRecord(0, 2, 1.0, 0.0, 0.0),
-        )
+    for near, last in ((1.0, 1.0), (2.0**-16, 1.0), (2.0**-30, 1.0), (1.0, 0.0)):
+        embedding = [[1, 1, last], [1, 1, -last]]
+        decoder = by_hand(TWO, two_tokens(embedding=embedding, unembedding=1.0 + near * TWO_ROWS))
         files = [str(tmp_path / "d"), str(tmp_path / "t")]
         about = decoder.about()
         Path(files[0]).write_bytes(decoder_forgeries.tensors(dict(decoder.tensors), about))
-        text.save(files[1])
+        TWO.save(files[1])
         on = decoder_judge.read(*files)
-        judged[near, embedding] = (
+        judged[near, last] = (
             decoder_judge.executes(on),
             decoder_judge.margins_hold(on, 0.4 * near),
             decoder_judge.rank_holds(on, 2),

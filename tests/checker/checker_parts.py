@@ -25,8 +25,6 @@ from constructive.certificates.certify import family_of
 from constructive.certificates.check import CHECKER as FOLDER
 from constructive.instances import Atom, Box, Head, Network, Property
 from constructive.instances.properties import version_1
-from constructive.recite.causal import CausalLayer
-from constructive.recite.decoder import Decoder, DecoderRecord
 
 FILES_OF = {
     Dataset: ("certificate.json", "weights.safetensors", "data.npz"),
@@ -165,49 +163,9 @@ def layer_and_data(rng, *, shared, outputs, parts, total=7):
     return weights, data
 
 
-# What tests of decoders share: decoders by hand, and their files.
+# Decoders in the checker.
 
-NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
 RIDDLE = "a rat sat, a cat sat"
-TWO = Text.of([0, 1])
-"""Two tokens, and the end."""
-TWO_ROWS = np.array([[0.0, 0.1], [0.25, 1.0], [-1.0, -1.0]])
-"""Unembedding for which (1, 1) gives the second token, (-1, 0) the end, and (-1, 1) neither."""
-
-
-def by_hand(text, weights, *, window=None, storage="float32"):
-    """A decoder of these six arrays."""
-    embedding, positions, w_q, w_k, u, unembedding = (
-        np.asarray(weights[name], np.float32) for name in NAMES
-    )
-    layer = CausalLayer(w_q, w_k, u, window)
-    record = DecoderRecord(0, text.num_positions, 1.0, 0.0, 0.0, storage)
-    tokens = text.vocabulary, text.unit
-    return Decoder(embedding, positions, layer, unembedding, *tokens, record)
-
-
-def two_tokens(unit=1.0, out=1.0, **others):
-    """Two tokens (unit, unit, unit) and (unit, unit, -unit), a head which averages, and what reads.
-
-    The outputs are the last entry of the token, and of the average: (1, 1), then (-1, 0).
-
-    Args:
-        unit: the size of tokens
-        out: the size of outputs
-        others: instead of what it makes
-    """
-    embedding = unit * np.array([[1.0, 1.0, 1.0], [1.0, 1.0, -1.0]])
-    u = np.zeros((6, 2))
-    u[2, 0] = u[5, 1] = out / unit
-    weights = {
-        "embedding": embedding,
-        "positions": np.zeros((2, 3)),
-        "W_Q": np.zeros((1, 3, 1)),
-        "W_K": np.zeros((1, 3, 1)),
-        "U": u,
-        "unembedding": TWO_ROWS,
-    }
-    return weights | others
 
 
 def small():

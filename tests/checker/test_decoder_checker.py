@@ -13,15 +13,13 @@ import pytest
 from checker_parts import (
     FILES_OF,
     SOURCES,
-    TWO,
-    by_hand,
     other_shapes,
     refused,
     said,
     saved,
     small,
-    two_tokens,
 )
+from decoder_parts import TWO, by_hand, two_tokens
 from safetensors.numpy import load_file
 from safetensors.numpy import save as serialize
 

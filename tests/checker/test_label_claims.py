@@ -1,6 +1,5 @@
 """Labels that lead: what is proved of them, by whom, and at which edge."""
 
-import dataclasses
 from types import SimpleNamespace
 
 import drawn
@@ -21,15 +20,6 @@ from constructive import (
 )
 from constructive import checker as judge
 from constructive.certificates.certify import LAYERS, made_by
-
-
-def reading(memorizer, effective):
-    """The same heads with another readout."""
-    layer = memorizer.layer
-    weights = layer.query_weights, layer.key_weights
-    return dataclasses.replace(
-        memorizer, layer=AttentionLayer.from_effective_readout(*weights, effective)
-    )
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,13 @@ import oracle
 import pytest
 from checker_parts import (
     COARSE,
-    by_hand,
     coarse_model,
     decoder_of,
     refused,
     saved,
     small,
 )
-from compact_parts import changed, compact
+from decoder_parts import by_hand, changed, compact
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,7 +30,6 @@ from constructive.exact.formats import FORMATS, TF32, nearest
 from constructive.recite.margins import judged, recital
 
 PLAIN = "float32, pairwise"
-NEAR = 1e-7  # what `up` may add
 
 
 def drawn_decoder(seed, size=1.0):

@@ -1,4 +1,4 @@
-"""Small compact decoders for tests: sign tokens, saturated heads, and a readout of integers."""
+"""Decoders by hand: of two tokens; and compact ones, of integers."""
 
 import dataclasses
 
@@ -8,6 +8,50 @@ from constructive import CausalLayer, Decoder, Text
 from constructive.recite.causal import read
 from constructive.recite.decoder import DecoderRecord
 from constructive.recite.packed import drawn_signs
+
+NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
+TWO = Text.of([0, 1])
+"""Two tokens, and the end."""
+TWO_ROWS = np.array([[0.0, 0.1], [0.25, 1.0], [-1.0, -1.0]])
+"""Unembedding for which (1, 1) gives the second token, (-1, 0) the end, and (-1, 1) neither."""
+
+
+def by_hand(text, weights, *, window=None, storage="float32"):
+    """A decoder of these six arrays."""
+    embedding, positions, w_q, w_k, u, unembedding = (
+        np.asarray(weights[name], np.float32) for name in NAMES
+    )
+    layer = CausalLayer(w_q, w_k, u, window)
+    record = DecoderRecord(0, text.num_positions, 1.0, 0.0, 0.0, storage)
+    tokens = text.vocabulary, text.unit
+    return Decoder(embedding, positions, layer, unembedding, *tokens, record)
+
+
+def two_tokens(unit=1.0, out=1.0, **others):
+    """Two tokens (unit, unit, unit) and (unit, unit, -unit), a head which averages, and what reads.
+
+    The outputs are the last entry of the token, and of the average: (1, 1), then (-1, 0).
+
+    Args:
+        unit: the size of tokens
+        out: the size of outputs
+        others: instead of what it makes
+    """
+    embedding = unit * np.array([[1.0, 1.0, 1.0], [1.0, 1.0, -1.0]])
+    u = np.zeros((6, 2))
+    u[2, 0] = u[5, 1] = out / unit
+    weights = {
+        "embedding": embedding,
+        "positions": np.zeros((2, 3)),
+        "W_Q": np.zeros((1, 3, 1)),
+        "W_K": np.zeros((1, 3, 1)),
+        "U": u,
+        "unembedding": TWO_ROWS,
+    }
+    return weights | others
+
+
+# Compact ones: sign tokens, saturated heads, and a readout of integers.
 
 WINDOW = 8
 SCALE = 64
