@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import triples
 from decoder_parts import TWO, TWO_ROWS, by_hand, two_tokens
+from triples import pack
 
 pytestmark = pytest.mark.usefixtures("one_sieve")
 # Families, seeds and numbers of cases that are always run.
@@ -204,6 +205,42 @@ def test_judges_of_errors_and_ranks_know_both_answers():
     assert judges.rank_is_full(weights, data)
     data["contexts"] = contexts[[0, 0]]
     assert not judges.rank_is_full(weights, data)
+
+
+def test_the_judge_of_upper_bounds_knows_both_answers():
+    tokens = np.array([[1.0, 0.0, 1.0], [0.0, 2.0, 1.0], [1.0, 2.0, 2.0]])
+    data = {"contexts": tokens[[[0, 1], [1, 0], [0, 2]]], "queries": np.eye(3)}
+    statement = triples.STATEMENTS["impossible"]
+    evidence = {"examples": pack([0, 1])}
+
+    def judged(*told):
+        text = statement.format(*told)
+        return judges.layer_statement("impossible", text, None, data, evidence)
+
+    assert judged(1, 2, 2) is False  # no more examples than the rank may be
+    data["queries"] = np.eye(3)[[0, 0, 1]]
+    data["contexts"][1, 0, 1] = 2 + 2.0**-51  # so that they are two inputs
+    assert judged(1, 1, 2) is False
+    data["contexts"][:, :] = tokens[0]
+    data["queries"] = np.eye(3)[[0, 1, 1]]
+    assert judged(1, 1, 2) is True
+    assert judged(9, 1, 2) is True
+    assert judged(1, 0, 2) is False
+    assert judged(1, 1, 3) is False
+    evidence["examples"] = pack([1, 2])  # one input, twice
+    assert judged(1, 1, 2) is False
+    assert judged(1, 0, 1) is False
+    data["contexts"][0, 1, 0] = np.nextafter(1.0, 2.0)
+    evidence["examples"] = pack([0, 1])
+    assert judged(1, 1, 2) is False
+    evidence["examples"] = pack([1, 3])
+    assert judged(1, 1, 2) is False
+    single = {"contexts": np.zeros((2, 3)), "queries": np.eye(3)[:1]}
+    evidence["examples"] = pack([0])
+    text = statement.format(5, 0, 1)
+    assert judges.layer_statement("impossible", text, None, single, evidence) is True
+    single["contexts"][1, 1] = 5e-324
+    assert judges.layer_statement("impossible", text, None, single, evidence) is False
 
 
 @pytest.mark.parametrize(
