@@ -8,84 +8,19 @@ every function takes a random generator and a copy, and returns what to call it.
 import copy
 import dataclasses
 import functools
-import json
-from dataclasses import dataclass
 
 import decoder_judge
 import judges
 import numpy as np
-import triples
-from decoder_parts import TWO, TWO_ROWS, by_hand, compact, two_tokens
+from decoder_parts import TWO, TWO_ROWS, by_hand, compact, files_of, two_tokens
 from forgeries import Case, quick, weighed
-from mutations import pick, spoil
-from triples import described, digest
+from mutations import content_of, pick, spoil
 
 from constructive import Text, build_decoder, certify
-from constructive.recite.decoder import file_content
-from constructive.recite.packed import packable
 
 NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
 CLAIMS = ("rank", "recites", "executed")
 FORMATS = ("float32", "bfloat16", "float16")
-
-
-@dataclass
-class Files:
-    """The content of three files: certificate, weights with what is said of them, texts."""
-
-    content: dict
-    weights: dict
-    about: dict
-    text: dict
-    packed: bool = False
-    spoilt: int = 0
-
-    def signed(self):
-        """With the sizes, window, storage and hashes of these very files."""
-        self.content["data"] = {
-            "texts": len(self.text["texts"]),
-            "tokens": sum(map(len, self.text["texts"])),
-            "vocabulary": len(self.text["vocabulary"]),
-            "sha256": digest(self.text),
-        }
-        self.content["weights"] = described(self.weights) | {
-            "window": self.about["window"],
-            "storage": self.about["record"]["storage"],
-        }
-        if "longest" in self.about:
-            self.content["weights"]["longest"] = self.about["longest"]
-        return self
-
-    def write(self, folder):
-        """Write them, whatever they are."""
-        paths = [folder / name for name in ("c.json", "d.safetensors", "t.json")]
-        paths[0].write_text(json.dumps(self.content))
-        paths[1].write_bytes(tensors(self.weights, self.about))
-        if self.packed and packable(self.weights):
-            paths[1].rename(paths[1].with_suffix(".plain"))
-            content = bytearray(file_content(self.weights, self.about))
-            bits = np.random.default_rng(self.spoilt)
-            for place in bits.integers(len(content), size=self.spoilt):
-                content[place] ^= 1 << int(place) % 8
-            paths[1].write_bytes(content)
-        paths[2].write_text(json.dumps(self.text))
-        return [str(path) for path in paths]
-
-
-def tensors(weights, about):
-    """A .safetensors file with metadata."""
-    metadata = {"format": "constructive decoder 1", "decoder": json.dumps(about)}
-    return triples.safetensors(weights, lambda header: header | {"__metadata__": metadata})
-
-
-def files_of(decoder, text, content):
-    """What would be saved."""
-    return Files(
-        content,
-        {name: np.array(array) for name, array in decoder.tensors.items()},
-        decoder.about(),
-        text.content(),
-    )
 
 
 @functools.cache
@@ -104,7 +39,7 @@ def honest():
             rounded = decoder.stored_as(storage)
             certificate = certify(rounded, text)
             if certificate.proved:
-                made.append(files_of(rounded, text, triples.content_of(certificate)))
+                made.append(files_of(rounded, text, content_of(certificate)))
     for text, options in (
         (Text.words("a rat sat, a cat sat"), {"period": 8, "heads": 6}),
         (Text.of([0, 1, 1, 0, 1, 0, 0, 1]), {"period": 8, "window": 4, "heads": 5}),
@@ -112,7 +47,7 @@ def honest():
     ):
         decoder, _ = compact(text, **options)
         for some in (decoder, *[unrolled(decoder)] * (options["period"] == 8)):
-            content = triples.content_of(certify(some, text, claims=CLAIMS))
+            content = content_of(certify(some, text, claims=CLAIMS))
             made += [files_of(some, text, content)] * 2
     return made
 

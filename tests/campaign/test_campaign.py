@@ -18,7 +18,7 @@ import judges
 import numpy as np
 import pytest
 import triples
-from decoder_parts import TWO, TWO_ROWS, by_hand, two_tokens
+from decoder_parts import TWO, TWO_ROWS, by_hand, files_of, two_tokens
 from triples import pack
 
 pytestmark = pytest.mark.usefixtures("one_sieve")
@@ -141,10 +141,7 @@ def test_the_judge_of_decoders_knows_all_answers(tmp_path):
     for near, last in ((1.0, 1.0), (2.0**-16, 1.0), (2.0**-30, 1.0), (1.0, 0.0)):
         embedding = [[1, 1, last], [1, 1, -last]]
         decoder = by_hand(TWO, two_tokens(embedding=embedding, unembedding=1.0 + near * TWO_ROWS))
-        files = [str(tmp_path / "d"), str(tmp_path / "t")]
-        about = decoder.about()
-        Path(files[0]).write_bytes(decoder_forgeries.tensors(dict(decoder.tensors), about))
-        TWO.save(files[1])
+        files = files_of(decoder, TWO, {}).write(tmp_path)[1:]
         on = decoder_judge.read(*files)
         judged[near, last] = (
             decoder_judge.executes(on),
