@@ -14,6 +14,8 @@ import numpy.typing as npt
 from constructive.sequences.examples import (
     SequenceDataset,
     Task,
+    decoded,
+    encoded,
     expected_outputs,
     known_vectors,
     met,
@@ -21,9 +23,14 @@ from constructive.sequences.examples import (
     other_tokens,
     rectangular,
 )
-from constructive.sequences.floats import Floats, rounded_outputs, rows_of_floats
-from constructive.sequences.network import Column, ReluNetwork, UniformAttention
-from constructive.sequences.storage import decoded, encoded
+from constructive.sequences.network import (
+    Column,
+    Floats,
+    ReluNetwork,
+    UniformAttention,
+    rounded_outputs,
+    rows_of_floats,
+)
 from constructive.support.arrays import Integers
 from constructive.support.errors import DataError, ParameterError, require
 from constructive.support.files import Json, JsonFile, replacing

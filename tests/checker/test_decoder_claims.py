@@ -19,7 +19,7 @@ from constructive import (
     certify,
 )
 from constructive.checker import MODELS
-from constructive.recite.margins import recital
+from constructive.recite.decoder import recital
 
 PROVED, REFUTED, UNDECIDED = Verdict.PROVED, Verdict.REFUTED, Verdict.UNDECIDED
 EXACT = "do not add exactly"

@@ -37,7 +37,7 @@ from constructive.checker.float_model import (
 )
 from constructive.checker.margins import logits_of
 from constructive.exact.formats import FORMATS, TF32, nearest
-from constructive.recite.margins import judged, recital
+from constructive.recite.decoder import judged, recital
 
 PLAIN = "float32, pairwise"
 

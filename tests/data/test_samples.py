@@ -22,7 +22,7 @@ from constructive import (
     generators,
     strategies,
 )
-from constructive.data.samples import text_windows
+from constructive.figures.real_data import text_windows
 
 # Generators do what their names say, and the same again for the same seed.
 

@@ -29,7 +29,7 @@ from constructive import (
 )
 from constructive.layers.record import TrainedRecord
 from constructive.recite.causal import picks, read
-from constructive.recite.margins import recital
+from constructive.recite.decoder import recital
 
 # Exported models in the programs that evaluate them: PyTorch by its back ends, and onnxruntime.
 

@@ -17,7 +17,7 @@ from constructive import (
     build_sequence_memorizer,
     certify,
 )
-from constructive.sequences import examples, storage
+from constructive.sequences import examples
 from constructive.sequences.constructions import CONSTRUCTIONS
 from constructive.sequences.memorizer import fewest_weights
 from constructive.sequences.network import UniformAttention
@@ -174,8 +174,8 @@ VALUES = st.recursive(
 @settings(deadline=None)
 @given(VALUES)
 def test_values(value):
-    content = json.loads(json.dumps(storage.encoded(value)))
-    found = storage.decoded(content)
+    content = json.loads(json.dumps(examples.encoded(value)))
+    found = examples.decoded(content)
     assert found == value
     assert type(found) is type(value)
 
@@ -183,7 +183,7 @@ def test_values(value):
 @settings(deadline=None)
 @given(st.one_of(st.integers(-(1 << 9000), 1 << 9000), st.fractions()))
 def test_numbers(number):
-    assert storage.number(storage.written(number)) == number
+    assert examples.number(examples.written(number)) == number
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_numbers(number):
 )
 def test_texts_which_are_no_numbers(text):
     with pytest.raises(ValueError, match=r"is not a number|invalid literal"):
-        storage.number(text)
+        examples.number(text)
 
 
 @pytest.fixture

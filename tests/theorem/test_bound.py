@@ -214,6 +214,10 @@ def test_data_that_saturated_heads_do_not_take(data, name):
     assert witness in (None, caught.value.witness)
 
 
+def test_a_plan_does_not_take_contexts_of_more_than_d_tokens():
+    assert explain(WIDE, num_heads=1).plan.construction == "generic"
+
+
 @pytest.mark.parametrize(
     "name", ["one input twice", *(name for name in REFUSED if REFUSED[name][1] is DataError)]
 )
