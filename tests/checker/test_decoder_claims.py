@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 import oracle
 import pytest
-from checker_parts import TWO, TWO_ROWS, by_hand, small, two_tokens
+from checker_parts import small
+from decoder_parts import TWO, TWO_ROWS, by_hand, two_tokens
 
 from constructive import (
     DataError,

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from checker_parts import TWO, signed
+from checker_parts import signed
+from decoder_parts import TWO
 
 from constructive import (
     AttentionLayer,

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 import safetensors.torch
 import torch
-from compact_parts import changed, compact
+from decoder_parts import changed, compact
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
