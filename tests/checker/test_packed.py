@@ -64,7 +64,7 @@ def test_every_bit_comes_back_here_and_in_the_checker(checker, tensors):
     packed = pack(tensors, 3)
     assert same_bits(unpack(packed.rules, packed.bits, 3), tensors)
     rules = json.loads(json.dumps(packed.rules))
-    read = checker.packed.read(rules, np.packbits(packed.bits, bitorder="little"), 3)
+    read = checker.packed.read_packed(rules, np.packbits(packed.bits, bitorder="little"), 3)
     assert same_bits(read, tensors)
     assert packed.num_stored <= sum(a.size for a in tensors.values()) + 32
 
@@ -105,7 +105,7 @@ def test_files_that_no_program_wrote_are_read_alike(checker, data):
     packed, found = np.packbits(bits, bitorder="little"), []
     for read, given_bits in (
         (unpack, np.unpackbits(packed, bitorder="little")),
-        (checker.packed.read, packed),
+        (checker.packed.read_packed, packed),
     ):
         try:
             found.append(read(rules, given_bits, 0))
@@ -132,7 +132,7 @@ def test_integers_that_float32_rounds_are_refused(checker, run, accepted):
     rules = ONE | {"positions": {"shape": [2, 1], "columns": [[1, *run]]}}
     for read, bits in (
         (unpack, np.unpackbits(packed, bitorder="little")),
-        (checker.packed.read, packed),
+        (checker.packed.read_packed, packed),
     ):
         if accepted:
             assert read(rules, bits, 0)["positions"].tolist() == [[2.0**24]] * 2
@@ -299,7 +299,7 @@ def rules_of(name, *runs, shape=None):
 
 def checked_read(checker, *runs, name="positions", bits=(), shape=None, seed=0):
     rules = rules_of(name, *runs, shape=shape)
-    return checker.packed.read(rules, packed_bits(bits), seed)[name]
+    return checker.packed.read_packed(rules, packed_bits(bits), seed)[name]
 
 
 def test_all_bits_are_announced_before_they_are_read(checker, tmp_path):
