@@ -6,8 +6,8 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+import oracle
 import pytest
-from definition import attended, output
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pytorch import torch
@@ -54,13 +54,14 @@ def test_forward_pass_is_the_definition(seed, examples, shared, chunk_bytes, sha
     outputs = layer(contexts, queries, chunk_bytes=chunk_bytes)
     attention = layer.attention(contexts, queries, chunk_bytes=chunk_bytes)
     representation = layer.intermediate(contexts, queries, chunk_bytes=chunk_bytes)
-    for index, query in enumerate(queries):
-        context = contexts if shared else contexts[index]
-        alpha, z = attended(layer, context, query)
-        wanted = output(layer, context, query)
-        np.testing.assert_allclose(outputs[index], wanted, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(attention[index], alpha, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(representation[index], z.ravel(), rtol=1e-9, atol=1e-10)
+    given = {"contexts": contexts, "queries": queries}
+    wanted = oracle.floats(oracle.outputs(layer.tensors, given))
+    z = oracle.floats(oracle.representations(layer.tensors, given)).reshape(examples, -1)
+    seen = zip([contexts] * examples if shared else contexts, queries, strict=True)
+    alpha = oracle.floats([list(oracle.attended(layer.tensors, *each)) for each in seen])
+    np.testing.assert_allclose(outputs, wanted, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(attention, alpha, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(representation, z, rtol=1e-9, atol=1e-10)
 
 
 def test_float32_weights_compute_in_float32():
@@ -279,7 +280,7 @@ MISTAKES = {
 }
 
 
-def oracle(mistake):
+def documented(mistake):
     """The documented one, for a kernel that uses other weights than it is given."""
 
     @settings(max_examples=30, database=None, phases=[Phase.generate])
@@ -287,26 +288,26 @@ def oracle(mistake):
     def test(problem):
         data, layer = problem.dataset, problem.build().layer
         wrong = mistake(layer)
-        outputs = [output(wrong, *data[t][:2]) for t in range(data.num_examples)]
+        outputs = wrong(data.contexts, data.queries)
         assert np.abs(outputs - data.target_matrix).max() < 1e-6
 
     return test
 
 
 def test_the_oracle_passes_a_kernel_that_is_right():
-    oracle(lambda layer: layer)()
+    documented(lambda layer: layer)()
 
 
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
 def test_the_oracle_finds_mistakes_of_outputs(mistake):
     with pytest.raises(AssertionError):
-        oracle(lambda layer: with_blocks(layer, mistake(blocks(layer))))()
+        documented(lambda layer: with_blocks(layer, mistake(blocks(layer))))()
 
 
 @pytest.mark.parametrize("mistake", [np.transpose, lambda w: np.eye(len(w))])
 def test_the_oracle_finds_mistakes_of_readouts(mistake):
     with pytest.raises(AssertionError):
-        oracle(lambda layer: replace(layer, readout_weights=mistake(layer.readout_weights)))()
+        documented(lambda layer: replace(layer, readout_weights=mistake(layer.readout_weights)))()
 
 
 def built_by_each():
