@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import lapack
 
-from constructive.constructions.construction import Built, Construction, Cost, Survey
+from constructive.constructions.construction import Built, Construction, Cost
+from constructive.constructions.multihead.assumptions import Survey
 from constructive.constructions.multihead.grouping import Factored, Taken, factor
 from constructive.constructions.multihead.heads import Needed
 from constructive.constructions.multihead.readout import largest
