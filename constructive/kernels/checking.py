@@ -2,7 +2,6 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Protocol
@@ -12,7 +11,7 @@ import numpy as np
 from constructive.exact.formats import FORMATS, Format, nearest
 from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
 from constructive.kernels.answer import BASES, Lse, expected_logits, expected_lse, sentence
-from constructive.kernels.describe import SAME, Description, Facts, part_of, span
+from constructive.kernels.describe import Description, Facts, part_of, span
 from constructive.kernels.encodings import Paged
 from constructive.kernels.inputs import LAYOUTS, PLACES, from_layout
 from constructive.kernels.problem import Problem
@@ -33,11 +32,6 @@ _MOST_CHARACTERS = 2000  # of a line that makes a problem again
 
 _LSE_CLOSE = 2.0**-12  # of a sum of the parts of a log-sum-exp
 _MOST_LOG = 60.0  # of what was added, as the logarithm of a number that is told
-_FEW_VALUES = 2  # of log-sum-exps, which those of other rows may have by chance
-_OF_SINK = {
-    False: "leave the sink out (sink_in_lse=False says that they do)",
-    True: "count the sink (sink_in_lse=True says that they do)",
-}
 _SHORT = ("bfloat16", "float16")  # formats that one may have been stored in
 
 
@@ -90,22 +84,21 @@ class LseReport(Beside):
         empty, finite = self.problem.answer.empty, np.isfinite(self.lse)
         found, count = [], self.wrong.sum()
         for rows, say in (
-            (self.wrong & empty, self._empty), (self.wrong & ~empty & ~finite, self._odd),
+            (self.wrong & empty, self._empty),
+            (self.wrong & ~empty & ~finite, lambda _: "are NaN or infinite"),
             (self.wrong & ~empty & finite, self._finite),
         ):  # fmt: skip
             if rows.any():
                 who = "they" if rows.sum() == count else f"{part_of(rows.sum() / count)} of them"
                 found.append(f"{who} {say(rows)}")
+        if self.problem.sinks is not None:
+            found.append("sink_in_lse= says whether a sink counts")
         return tuple(found)
 
     def _empty(self, rows: Booleans) -> str:
         values = ", ".join(f"{each:g}" for each in np.unique(self.lse[rows])[:3])
         asked = self.wanted.expected[rows][0]
         return f"see no key and are {values}, not {asked:g} (fully_masked_lse= says what is asked)"
-
-    def _odd(self, rows: Booleans) -> str:
-        levels = self.wanted.level[rows]
-        return f"are NaN or infinite; logits of their winners are {span(levels)}"
 
     def _finite(self, rows: Booleans) -> str:
         found, wanted = self.lse[rows], self.wanted.expected[rows]
@@ -114,35 +107,10 @@ class LseReport(Beside):
         for name in _SHORT:
             if (np.abs(nearest(wanted, FORMATS[name]) - found) <= self._close(wanted)).all():
                 return f"are right but for a rounding to {name}"
-        if self.counts_sink is not None:
-            return _OF_SINK[self.counts_sink]
         if self.parts is not None:
             return f"are {self._sum()} (L the logit of the winner, n the number of winners)"
-        for words, other in self._moved():
-            is_told = len(np.unique(other[rows])) > _FEW_VALUES  # else it may be by chance
-            if is_told and (np.abs(found - other[rows]) <= self._close(other[rows])).all():
-                return f"are those of {words}"
         off = span(found - wanted)
         return f"are {span(found)}, and should be {span(wanted)}: they are off by {off}"
-
-    @cached_property
-    def counts_sink(self) -> bool | None:
-        """Whether all finite log-sum-exps, right ones too, count the sink, or none; else None."""
-        if self.problem.sinks is None:
-            return None
-        return next((is_in for is_in in _OF_SINK if self.may_have_sink(is_in=is_in)), None)
-
-    def may_have_sink(self, *, is_in: bool) -> bool:
-        """Whether all finite log-sum-exps may be those with the sink, or without."""
-        problem = self.problem
-        if problem.sinks is None:
-            return True
-        other = expected_lse(
-            problem.spec, problem.draft, problem.answer, problem.sinks, base=self.wanted.base,
-            sink_in_lse=is_in,
-        ).expected  # fmt: skip
-        rows = problem.answer.checked & ~problem.answer.empty & np.isfinite(self.lse)
-        return bool((np.abs(self.lse - other)[rows] <= self._close(other[rows])).all())
 
     @staticmethod
     def _close(wanted: Array) -> Array:
@@ -187,13 +155,6 @@ class LseReport(Beside):
             said = f" (log {count:.4g})" if abs(count - round(count)) < _LSE_CLOSE * count else ""
             terms.append(f"{more:.4g}{said}")
         return " + ".join(terms) or "0"
-
-    def _moved(self) -> Iterator[tuple[str, Array]]:
-        wanted = self.wanted.expected
-        for axis, word in ((2, "query"), (1, "head"), (0, "sequence")):
-            yield f"the {word} before", np.roll(wanted, 1, axis)
-            yield f"the next {word}", np.roll(wanted, -1, axis)
-        yield "(B, T_q, H), read as (B, H, T_q)", wanted.swapaxes(1, 2).reshape(wanted.shape)
 
     @property
     def lines(self) -> list[str]:
@@ -257,16 +218,9 @@ class LogitReport(Beside):
 
     @property
     def how(self) -> tuple[str, ...]:
-        """How they are wrong: of a hidden key, or off by something else."""
-        problem, found, wanted = self.problem, self.found[self.wrong], self.wanted[self.wrong]
-        if self.found.ndim == problem.visible.ndim - 1:
-            spec = problem.spec
-            k = np.repeat(problem.k, spec.group, 1)
-            every = problem.q @ k.swapaxes(-1, -2) * spec.factor
-            every = every if problem.bias is None else every + problem.bias
-            if (np.abs(every.max(-1)[self.wrong] - found) <= SAME * (1.0 + np.abs(found))).all():
-                return ("they are those of all keys, hidden ones too",)
-        return (f"they are {span(found)}, and should be {span(wanted)}",)
+        """What they are, and should be."""
+        found, wanted = span(self.found[self.wrong]), span(self.wanted[self.wrong])
+        return (f"they are {found}, and should be {wanted}",)
 
     @property
     def lines(self) -> list[str]:
@@ -352,16 +306,7 @@ class Report:
     @cached_property
     def description(self) -> Description:
         """Where and how it is wrong."""
-        return Description(Facts(self.problem, self.out, self.wrong), self._is_beside_nan)
-
-    @property
-    def _is_beside_nan(self) -> bool:
-        """Whether the kernel was given memory that has NaN in places that it must not read."""
-        if isinstance(self.memory, Paged):
-            return self.memory.is_beside_nan
-        if self.memory is None:
-            return False
-        return bool(np.isnan(PLACES[self.memory].whole(np.zeros((1, 1, 1, 1)))).any())
+        return Description(Facts(self.problem, self.out, self.wrong))
 
     @property
     def where(self) -> str:

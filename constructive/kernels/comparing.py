@@ -54,17 +54,9 @@ def _shared(failed: Sequence[Report], plainest: Report) -> list[str]:
 
 def _of_lse(given: Sequence[LseReport]) -> tuple[str, ...]:
     """Return where and how log-sum-exps are wrong: of a report that knows their parts, if any."""
-
-    def is_contradicted(report: LseReport) -> bool:
-        is_in = report.counts_sink
-        return is_in is not None and not all(each.may_have_sink(is_in=is_in) for each in given)
-
     wrong = [each for each in given if not each.passed]
-    # What they do with a sink is said only if no other report contradicts it.
-    told = [each for each in wrong if not is_contradicted(each)]
-    if not told:
-        return tuple(f"WHERE: {each.where}" for each in wrong[:1])
-    return tuple(max(told, key=lambda each: each.parts is not None).lines[1:-1])
+    known = [each for each in wrong if each.parts is not None]
+    return tuple((known or wrong)[0].lines[1:-1]) if wrong else ()
 
 
 def _obscurity(report: Report) -> tuple[bool, bool, bool, float]:

@@ -123,9 +123,7 @@ CLOSE = 2.0**-6  # ratios that count as equal: wider than a rounding, narrower t
 _EXACT = 2.0**-7  # of a sum of values, of its largest entry
 _DECODED, _SOLVED = 256, 16  # wrong rows, and sums among them; spread over all
 _STEPS = 8  # keys that a sum may have more or less than it should
-_KINDS = (
-    *("empty", "odd", "partly_odd", "zero", "rounded", "scaled", "key", "row", "columns", "sum"),
-)
+_KINDS = (*("empty", "odd", "zero", "rounded", "scaled", "key", "row", "columns", "sum"),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +173,6 @@ class Facts:
             factor = np.abs(self.ratio.mean(1))
             holds = (
                 self.problem.answer.empty[tuple(self.index.T)],
-                ~finite.any(1),
                 ~finite.all(1),
                 ~self.rows.any(1),
                 np.abs(self.ratio - 1.0).max(1) <= CLOSE,
@@ -322,16 +319,13 @@ def _greedy(out: Array, lines: Array, basis: list[int], size: float) -> Array | 
 
 
 _ALL, _MANY, _FEW = 0.995, 0.1, 0.01  # shares: all but for chance, of a kind, of keys that are told
-SAME = 2.0**-7  # of factors that are one
-_TINY = 1e-4  # a part that is shown as one, not as a factor
+_SAME = 2.0**-7  # of factors that are one
 _LOST, _MORE = 0.02, 1.06  # of the usual weight: a key with less is lost, one with more counts more
 _TOLD = 0.75  # of the keys that meet a condition
 _OF_CONDITION = 3  # keys that a condition has to tell: fewer may meet one by chance
 _LISTED = 4  # entries and keys that are shown
 _HOW = 3  # lines
-_FLOAT16 = 65504.0  # its largest number
 LARGEST = 88.7  # the exponent at which exp overflows in float32
-_UNREAD = "memory that must not be read (padding, unused pages)"
 _UNKNOWN = "are not a sum of a few values"
 Coordinates = dict[str, Integers]
 
@@ -341,7 +335,6 @@ class Description:
     """Where an output is wrong, and how, by what its wrong rows have read."""
 
     facts: Facts
-    is_beside_nan: bool = False  # whether the kernel was given memory that has NaN in unused places
 
     @cached_property
     def coordinates(self) -> Coordinates:
@@ -365,7 +358,7 @@ class Description:
         }  # fmt: skip
         if problem.draft.level_slot is not None:
             found["logit of the winner"] = np.rint(problem.draft.levels * spec.factor).astype(int)
-        for name in ("query", "key to be read", "last visible key", "head"):
+        for name in ("query", "key to be read", "head"):
             most = 0.6 * (np.max(found[name]) + 1)  # a block of which there are two, nearly
             found |= {f"{name} mod {n}": found[name] % n for n in SIZES if n <= most}
         return {name: np.broadcast_to(x, shape) for name, x in found.items()}
@@ -433,11 +426,6 @@ class Description:
         where = tuple(self.facts.index[rows].T)
         return {name: x[where] for name, x in self.coordinates.items()}
 
-    def _diagonal(self, rows: Integers) -> Integers:
-        """Return the key on the diagonal of each row."""
-        b, _, i = self.facts.index[rows].T
-        return np.asarray(self.facts.problem.spec.diagonal[b, 0, i, 0])
-
     def _empty(self, rows: Integers) -> Iterator[str]:
         out, convention = self.facts.rows[rows], self.facts.problem.spec.fully_masked
         what = "NaN" if not np.isfinite(out).any() else "averages" if out.any() else "zero"
@@ -448,33 +436,18 @@ class Description:
         )
 
     def _odd(self, rows: Integers) -> Iterator[str]:
+        del rows
         yield "are NaN or infinite"
-        level = self._levels(rows).max()
-        if self.is_beside_nan:
-            yield f"they may come from {_UNREAD}"
-        if level > LARGEST:
-            yield f"the largest logit is {level:.4g}: exp overflows unless it is subtracted"
-        else:
-            yield "exp overflows if what is subtracted is not the largest logit of all keys so far"
-        yield f"or {'' if self.is_beside_nan else f'they come from {_UNREAD}, or '}0 / 0"
-        if (most := self.facts.problem.v.max()) > _FLOAT16:
-            yield f"or values are kept in float16: they are up to {most:.4g}"
-
-    def _partly_odd(self, rows: Integers) -> Iterator[str]:
-        there = np.flatnonzero(~np.isfinite(self.facts.rows[rows]).all(0))
-        yield f"are NaN or infinite in columns {there[0]} to {there[-1]} alone"
+        yield "exp overflows if what is subtracted is not the largest logit of all keys so far"
+        yield "or they come from memory that must not be read (padding, unused pages), or 0 / 0"
 
     def _zero(self, rows: Integers) -> Iterator[str]:
         yield "are zero"
-        level = self._levels(rows).min()
+        problem = self.facts.problem
+        level = (problem.draft.levels[tuple(self.facts.index[rows].T)] * problem.spec.factor).min()
         if level < -LARGEST:
             yield f"logits are about {level:.4g}: exp underflows unless the largest is found"
             yield "or they are not written"
-
-    def _levels(self, rows: Integers) -> Array:
-        problem = self.facts.problem
-        levels = problem.draft.levels[tuple(self.facts.index[rows].T)]
-        return np.asarray(levels * problem.spec.factor)
 
     def _rounded(self, rows: Integers) -> Iterator[str]:
         most = float(np.abs(self.facts.ratio[rows] - 1.0).max())
@@ -482,9 +455,7 @@ class Description:
         yield from self._weights(rows)
 
     def _scaled(self, rows: Integers) -> Iterator[str]:
-        factor = self.facts.ratio[rows].mean(1)
-        off = np.abs(factor - 1.0).max()
-        yield f"are right, times {span(factor)}" if off > _TINY else f"are right but for {off:.2g}"
+        yield f"are right, times {span(self.facts.ratio[rows].mean(1))}"
         yield from self._weights(rows)
 
     def _columns(self, rows: Integers) -> Iterator[str]:
@@ -502,14 +473,8 @@ class Description:
         flat = right["head"] * queries + right["query"]
         more: dict[str, Coordinates] = {
             "sequence": {},
-            "head": {
-                f"{heads - 1} - head": heads - 1 - right["head"],
-                "place mod heads": flat % heads,
-            },
-            "query": {
-                f"{queries - 1} - query": queries - 1 - right["query"],
-                "place // heads": flat // heads,
-            },
+            "head": {"place mod heads": flat % heads},
+            "query": {"place // heads": flat // heads},
         }
         words = [
             f"the {name} is {relate(number, {name: right[name], **known})}"
@@ -535,13 +500,12 @@ class Description:
             parts.append(f"the KV head is {relate(g, known)}")
         names = ("key to be read", "last visible key", "first visible key", "query")
         known = {f"the {name}": right[name] for name in names}
-        known["the key on the diagonal"] = self._diagonal(rows)
         known["the last key"] = spec.lengths[1][right["sequence"]] - 1
         if (right["keys to be averaged"] > 1).all():
             parts.append("one of several that should be averaged")
         elif (j != right["key to be read"]).any():
             parts.append(f"the key is {relate(j, known)}")
-        if np.abs(factor - 1.0).max() > SAME:
+        if np.abs(factor - 1.0).max() > _SAME:
             parts.append(f"times {span(factor)}")
         yield "read one key alone" + (": " if parts else "") + ", ".join(parts)
         if any(part.endswith("..") for part in parts) and (self.facts.other[rows] >= 0).all():
@@ -603,13 +567,12 @@ class Description:
         """Return numbers of keys in rows, and numbers of these rows."""
         problem, right = self.facts.problem, self._of(row)
         b, g, keys = np.unravel_index(where, problem.v.shape[:3])
-        diagonal = self._diagonal(row)
+        diagonal = problem.spec.diagonal[right["sequence"], 0, right["query"], 0]
         known = {
             "the key": keys, "key less query": keys - right["query"],
             "key less the one on the diagonal": keys - diagonal,
             "key less the last visible one": keys - right["last visible key"],
             "key less the first visible one": keys - right["first visible key"],
-            "keys behind it": problem.spec.lengths[1][right["sequence"]] - 1 - keys,
             "sequence of the key less its own": b - right["sequence"],
             "KV head of the key less its own": g - right["KV head"],
             "head": right["head"], "query": right["query"],

@@ -335,9 +335,6 @@ class MergeReport:
         found = self.out[rows]
         if not np.isfinite(found).all(-1).any():
             return "NaN or infinite"
-        for index, out in enumerate(self.merge.outs):
-            if np.array_equal(found, out[rows]):
-                return f"that of state {index}"
         return "0" if not found.any() else _off(found, self.merge.out[rows])
 
     def _read_lse(self, lse: Array, rows: Booleans) -> str:

@@ -15,8 +15,7 @@ from constructive.exact.softmax import Point, VanishingDenominatorError
 from constructive.layers import residues
 from constructive.layers.residues import Search
 from constructive.recite.corpus import Text
-from constructive.recite.decoder import Decoder
-from constructive.recite.margins import judged, model_of
+from constructive.recite.decoder import Decoder, judged, model_of
 from constructive.support.arrays import Array, Integers
 from constructive.support.files import digest
 from constructive.support.verdict import Claim, Evidence

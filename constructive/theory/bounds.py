@@ -11,6 +11,7 @@ from typing import Literal
 
 from constructive.data.shapes import ExampleShapes
 from constructive.support.errors import (
+    AssumptionError,
     CapacityError,
     ParameterError,
     physical_memory,
@@ -126,6 +127,18 @@ class Plan:
     capacity: int  # the number of examples it holds
 
 
+def require_ranks(shapes: ExampleShapes) -> None:
+    """Raise AssumptionError where no context has rank n: for n > d."""
+    size, width = shapes.context_size, shapes.width
+    if size > width:
+        raise AssumptionError(
+            f"contexts of n={size} tokens in d={width} dimensions have rank at most {width}; "
+            "Assumption 2 needs rank n",
+            witness=size,
+            suggestion=f"at most n={width} tokens",
+        )
+
+
 @dataclass(frozen=True)
 class TheoremHeads:
     """The heads of a theorem, and what it says of them."""
@@ -146,6 +159,7 @@ class TheoremHeads:
 
         Without d_h a head is as wide as it can use: n, or 1 if of rank one.
         """
+        require_ranks(shapes)
         num_examples, context_size = shapes.num_examples, shapes.context_size
         if head_dim is None:
             head_dim = 1 if self.rank_one else context_size

@@ -17,7 +17,7 @@ are spanned by tokens, delta by differences of tokens of one context, and q by q
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from math import comb
 from typing import NamedTuple
@@ -298,7 +298,7 @@ class CapacityBounds:
     why_at_least: str
     at_most: int
     why_at_most: str
-    blamed: Integers | None = None
+    blamed: Integers | None = field(default=None, repr=False)
 
 
 def free_capacity(
@@ -399,7 +399,7 @@ class Capacity(tables.Shown):
 
     Attributes:
         title: of which heads and data, in words
-        theorem_1: what Theorem 1 promises, if data meet its assumptions
+        theorem_1: what Theorem 1 promises, if data meet its assumptions; 0 for n > d, as none do
         fixed: bounds for heads that are chosen before the targets, so that a readout returns any
         free: bounds for heads that may depend on the targets; of more than `free.at_most` examples
             almost no targets are returned by any weights, which says nothing about labels
@@ -412,12 +412,18 @@ class Capacity(tables.Shown):
 
     def _sheet(self) -> tables.Sheet:
         table = tables.new_table("", "examples", "reason", left=("", "reason"))
-        table.add_row("Theorem 1", f"{self.theorem_1:,}", "if its assumptions hold")
-        for name, found in (("fixed heads", self.fixed), ("free heads", self.free)):
+        met = "if its assumptions hold" if self.theorem_1 else "no n > d tokens are independent"
+        table.add_row("Theorem 1", f"{self.theorem_1:,}", met)
+        for name, found, theorem in (
+            ("fixed heads", self.fixed, 8),
+            ("free heads", self.free, 36),
+        ):
             if found.at_least == found.at_most:
                 whole = found.blamed is not None and not len(found.blamed)
+                both = whole or found.why_at_least == found.why_at_most
+                why = found.why_at_least + f"; no more by Theorem {theorem}" * (not both)
                 word = "all" if whole else "exactly"
-                table.add_row(f"{name}, {word}", f"{found.at_most:,}", found.why_at_least)
+                table.add_row(f"{name}, {word}", f"{found.at_most:,}", why)
                 continue
             table.add_row(f"{name}, at least", f"{found.at_least:,}", found.why_at_least)
             table.add_row(f"{name}, at most", f"{found.at_most:,}", found.why_at_most)
@@ -433,7 +439,7 @@ def capacity(
     context_size: int | None = None,
     width: int | None = None,
     shared_context: bool = False,
-    target_dim: int = 1,
+    target_dim: int | None = None,
     seed: int = 0,
 ) -> Capacity:
     """Return how many examples of a dataset, or of almost all data, fixed and free heads memorize.
@@ -449,7 +455,7 @@ def capacity(
         context_size: n, without a dataset
         width: d, without a dataset
         shared_context: whether all examples share one context, without a dataset
-        target_dim: d_out, without a dataset
+        target_dim: d_out, without a dataset; by default one number
         seed: of random weights, with a dataset
 
     Raises:
@@ -468,13 +474,15 @@ def capacity(
           free heads, at least     1,352  4 equal heads (Theorem 35)
           free heads, at most      1,920  almost no targets of more (Theorem 36)
     """
-    require_positive(num_heads=num_heads, head_dim=head_dim, target_dim=target_dim)
+    require_positive(num_heads=num_heads, head_dim=head_dim)
     if dataset is not None:
-        if context_size is not None or width is not None:
+        sizes = {"context_size": context_size, "width": width, "target_dim": target_dim}
+        given = [name for name, size in sizes.items() if size is not None]
+        given += ["shared_context"] * shared_context
+        if given:
             raise ParameterError(
-                "sizes are given beside a dataset, which has its own",
-                witness=context_size if width is None else width,
-                suggestion="the dataset alone, or context_size= and width= alone",
+                f"{' and '.join(given)} is given beside a dataset, which has its own",
+                suggestion="the dataset alone, or sizes alone",
             )
         return _of_data(dataset, num_heads, head_dim, seed)
     if context_size is None or width is None:
@@ -483,7 +491,8 @@ def capacity(
             witness=dataset,
             suggestion="a dataset, or context_size= and width=",
         )
-    require_positive(context_size=context_size, width=width)
+    target_dim = 1 if target_dim is None else target_dim
+    require_positive(context_size=context_size, width=width, target_dim=target_dim)
     if num_heads > MOST:
         raise ParameterError(
             f"num_heads={num_heads} is too large for a search of the best partition",
@@ -499,10 +508,14 @@ def capacity(
     return Capacity(
         f"H = {num_heads}, d_h = {head_dim}: generic data, {kind}, n = {context_size}, d = {width}"
         + _outputs(target_dim),
-        saturated_capacity(num_heads, context_size, head_dim),
+        _theorem_1(num_heads, head_dim, context_size, width),
         CapacityBounds(fixed, by_theorem, fixed, by_theorem),
         CapacityBounds(at_least, reason, at_most, "almost no targets of more (Theorem 36)"),
     )
+
+
+def _theorem_1(num_heads: int, head_dim: int, size: int, width: int) -> int:
+    return saturated_capacity(num_heads, size, head_dim) if size <= width else 0
 
 
 def _outputs(count: int) -> str:
@@ -550,7 +563,7 @@ def _of_data(dataset: Dataset, num_heads: int, head_dim: int, seed: int) -> Capa
     return Capacity(
         f"H = {num_heads}, d_h = {head_dim}: {dataset.num_examples:,} examples, {kind}, "
         f"n = {dataset.context_size}, d = {dataset.width}" + _outputs(dataset.target_dim),
-        saturated_capacity(num_heads, dataset.context_size, head_dim),
+        _theorem_1(num_heads, head_dim, dataset.context_size, dataset.width),
         fixed,
         free,
     )

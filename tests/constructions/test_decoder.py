@@ -26,7 +26,7 @@ from constructive import (
 )
 from constructive.exact.formats import rounded
 from constructive.recite.build import TAKES, spread_codes
-from constructive.recite.margins import recital
+from constructive.recite.decoder import recital
 
 # Both constructions of decoders keep the laws; what many parameters are by default.
 

@@ -76,8 +76,6 @@ def test_largest_logits(wrong, axes):
         found = LOGITS[wrong](problem)
         report = examine(problem, max_logit=found.max(axes) if axes else found)
         failed += not report.passed
-        if wrong == "of a hidden key" and not report.passed and not axes:
-            assert "hidden ones too" in str(report)
     assert failed >= (not axes or wrong != "of the head before")
 
 
