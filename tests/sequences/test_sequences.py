@@ -239,6 +239,7 @@ def test_spoilt_files_are_refused_or_are_files_of_something_else(files, name, ki
         (lambda m: m["attention"].update(W_K=["1", "0"]), "attention is not uniform"),
         (lambda m: m["record"].update(construction="<hash>"), "its record is not a name"),
         (lambda m: m["record"].update(seed=-1), "a number of its record is not a number"),
+        (lambda m: m["record"]["sizes"].update(prime_bits=3), "is of a power hash"),
         (lambda m: m["embedding"].update(residual=False), "not written as it should be"),
         (lambda m: m.update(more=1), "it is not written as it should be"),
     ],
