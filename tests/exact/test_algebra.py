@@ -8,10 +8,10 @@ from unittest import mock
 import flint
 import numpy as np
 import pytest
-from definition import rank_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from oracle import rank_of
 
 from constructive import build_memorizer, generators, strategies
 from constructive.checker.bounds import granularity
