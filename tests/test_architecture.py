@@ -171,11 +171,11 @@ BUDGET = {
     "layers": (2140, 7),
     "pytest_plugin": (160, 2),
     "recite": (3230, 11),
-    "rocq": (1610, 5),
+    "rocq": (1580, 5),
     "sequences": (2380, 10),
     "strategies": (410, 2),
     "support": (1620, 9),
-    "theory": (2600, 9),
+    "theory": (2560, 9),
 }
 
 
