@@ -18,7 +18,6 @@ from constructive.certificates.certificate import (
     Certificate,
     Described,
 )
-from constructive.certificates.claims import paired
 from constructive.certificates.claims.capacity import (
     ALMOST_IMPOSSIBLE,
     IMPOSSIBLE,
@@ -34,7 +33,7 @@ from constructive.certificates.claims.kind import (
     Subject,
     Weights,
 )
-from constructive.certificates.claims.layers import ERROR, GROUPING, LABELS, RANK
+from constructive.certificates.claims.layers import ERROR, GROUPING, LABELS, RANK, attempt_paired
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import LENGTHS, require_examples
 from constructive.layers.layer import AttentionLayer
@@ -164,7 +163,7 @@ class ClaimFamily(Generic[Weights, Data]):
         return Certificate(judged, *about, made_by(), form)
 
 
-LAYERS = ClaimFamily("a layer", Dataset, FORMAT, CLAIMS["layer"], _describe_layer, paired.attempt)
+LAYERS = ClaimFamily("a layer", Dataset, FORMAT, CLAIMS["layer"], _describe_layer, attempt_paired)
 # All weights of some heads, which have no arrays.
 ALL_WEIGHTS: ClaimFamily[AllWeights, Dataset] = ClaimFamily(
     "all weights", Dataset, FORMAT, CLAIMS["all weights"],

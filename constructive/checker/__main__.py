@@ -28,7 +28,7 @@ around it. It reads the files itself and has its own arithmetic and its own forw
     layers          certificates of one layer
     capacity        claims about all weights: impossible, almost_impossible, onto
     near            exact weights near the stored ones
-    rank, real, labels              its claims: rank and grouping, error, labels
+    rank, error     the other claims of a layer: rank and grouping; error and labels
     paired          certificates of paired heads
     decoders        certificates of decoders: rank, recites, executed
     margins, integers, packed      their margins, those of integers, and weights of few bits

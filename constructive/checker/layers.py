@@ -10,6 +10,7 @@ from . import pieces
 from .attend import of_lengths
 from .bounds import entries
 from .claim import About
+from .error import all_residuals, first_needs, in_floats
 from .files import (
     ARRAYS,
     LENGTHS,
@@ -24,7 +25,6 @@ from .files import (
     weights_shapes,
 )
 from .rank import CHUNK, examples
-from .real import all_residuals, first_needs, in_floats
 
 ARRAYS_OF_PIECE = 64  # which a thread may hold, of so many entries as a piece of work has
 PARTS = 128  # arrays which W_V may be a sum of

@@ -17,10 +17,10 @@ from .attend import Examples
 from .bounds import UNIT, above, chunks, entries, floats, gamma, lengths, up
 from .capacity import distinct, needs_of
 from .claim import Claim, Shown
+from .error import readout_of
 from .files import require
 from .floating import CHUNK, DIGITS, attended
 from .pieces import in_pieces
-from .real import readout_of
 
 THIRD = 0.14  # E (X - EX)(A - EA)^2 is at most this times range(X) range(A)^2
 NEARER = 2.0**-6  # |I - J R|

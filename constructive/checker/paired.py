@@ -19,6 +19,7 @@ from . import pieces
 from .attend import Examples, Numbers, attend
 from .bounds import LONGEST, UNIT, above, chunks, exponent, exponentials, gamma, lengths, up
 from .claim import About, Shown
+from .error import InFloats, of_floats
 from .files import (
     BLOCK,
     LENGTHS,
@@ -37,7 +38,6 @@ from .files import (
 from .floating import Sized
 from .layers import shapes_of, sizes_of
 from .rank import Rank, require_possible
-from .real import InFloats, of_floats
 
 # Attention of pairs of heads of rank one: reaches times scores, each a high and a low part.
 #

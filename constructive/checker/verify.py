@@ -10,14 +10,13 @@ from . import pieces
 from .capacity import AlmostImpossible, Impossible, Onto
 from .claim import PROVED
 from .decoders import Decoder, Executed, Recites
+from .error import Error, Labels
 from .files import read_json, require, require_claims, silent
 from .float_model import INTEGER_MODELS, MODELS
-from .labels import Labels
 from .layers import Layer
 from .near import Near
 from .paired import PairedLayer, PairedRank
 from .rank import Grouping, Rank, RankOfDecoder
-from .real import Error
 from .sequences import Equality, Sequences, Size
 
 # All kinds of certificates, and the claims that each may make: a new claim is a line here.

@@ -14,7 +14,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from constructive.constructions.construction import SEED, Cost, FixedHeads, Survey, dense_cost
+from constructive.constructions.construction import SEED, Cost, FixedHeads
+from constructive.constructions.multihead.assumptions import Survey
+from constructive.constructions.multihead.readout import dense_cost
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.layers import residues
@@ -23,9 +25,8 @@ from constructive.layers.layer import AttentionLayer
 from constructive.support.arrays import Array
 from constructive.support.errors import AssumptionError, CapacityError
 from constructive.support.work import report
-from constructive.theory.bounds import Plan, require_room
+from constructive.theory.bounds import Plan, group_sizes, require_room
 from constructive.theory.capacity import context_capacity, fewest_heads
-from constructive.theory.grouping import group_sizes
 
 # Standard deviations of logits that are tried, the likely best first.
 _DEVIATIONS = (3.0, 1.5, 6.0)

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import lapack
 
-from constructive.constructions.construction import Built, Construction, Cost, Survey
-from constructive.constructions.multihead.assumptions import too_many_tokens
+from constructive.constructions.construction import Built, Construction, Cost
+from constructive.constructions.multihead.assumptions import Survey
 from constructive.constructions.multihead.grouping import Factored, Taken, factor
 from constructive.constructions.multihead.heads import Needed
 from constructive.constructions.multihead.readout import largest
@@ -56,6 +56,7 @@ from constructive.theory.bounds import (
     heads_in_words,
     paired_capacity,
     rank_one_capacity,
+    require_ranks,
 )
 from constructive.theory.kruskal import dependency, describe_dependency
 
@@ -617,6 +618,7 @@ def plan(shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
             witness=shapes.context_size,
             suggestion="construction='saturated', which memorizes one example here",
         )
+    require_ranks(shapes)
     holds = paired_capacity(num_heads, shapes.width)
     if shapes.num_examples > holds:
         needed = 2 * max(1, -(-(shapes.num_examples - 1) // max(shapes.width - 1, 1)))
@@ -647,9 +649,8 @@ def paired(
 ) -> Built | AssumptionError:
     """Order the examples so that pairs take those with the smallest gaps first, and solve."""
     dataset = survey.dataset
-    obstacle = too_many_tokens(dataset) or survey.repeated
-    if obstacle is not None:
-        return obstacle
+    if survey.repeated is not None:
+        return survey.repeated
     ordered = arrange(dataset, num_heads, rng)
     if isinstance(ordered, AssumptionError):
         return ordered

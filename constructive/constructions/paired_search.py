@@ -23,7 +23,7 @@ from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array, Booleans, Integers, Single, row_chunks, unit_rows
 from constructive.support.errors import AssumptionError
 from constructive.support.work import report
-from constructive.theory.grouping import group_sizes
+from constructive.theory.bounds import group_sizes
 
 # Gap between the two largest logits of a head of a pair: exp(-45) is far below float64.
 NATS = 45.0

@@ -32,14 +32,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack
 
-from constructive.constructions.construction import Built, Construction, Cost, Survey
-from constructive.constructions.multihead.readout import largest
+from constructive.constructions.construction import Built, Construction, Cost
+from constructive.constructions.multihead.assumptions import Survey
+from constructive.constructions.multihead.readout import cholesky, largest
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.exact.softmax import FactoredFloats
 from constructive.layers.attention import Chunk, View, after_attention, examples
 from constructive.layers.layer import AttentionLayer
-from constructive.support import blocks
 from constructive.support.arrays import Array, row_chunks
 from constructive.support.errors import CapacityError, PrecisionError, require_memory
 from constructive.support.work import in_pieces, report
@@ -303,7 +303,7 @@ class Solver:
             gram = tangent.gram(kind)
             norm, estimate = lapack.get_lapack_funcs(("lange", "pocon"), (gram,))
             size = norm("1", gram.T)
-            factor = blocks.cholesky(gram)
+            factor = cholesky(gram)
         if factor is None:
             return None
         reciprocal = float(estimate(factor, size, uplo="L")[0])

@@ -3,7 +3,8 @@
 Floats are dyadic rationals, so a matrix of them has one true rank, whatever a tolerance says. Most
 matrices are decided modulo a prime: rows that are independent there are independent over the
 rational numbers, since a minor that is not 0 modulo p is not 0. For the others python-flint
-eliminates integers.
+eliminates integers. Rows far from dependent are proved independent in float64, at the end of
+this file.
 
 Example:
     >>> nearly = np.array([[1.0, 0.0], [1.0, 1e-17]])
@@ -20,16 +21,15 @@ import flint
 import numpy as np
 import numpy.typing as npt
 
-from constructive.exact import modular, verified
-from constructive.support.arrays import Array, Booleans, Integers, checked_array, row_chunks
+from constructive.checker.bounds import UNIT
+from constructive.exact import modular
+from constructive.support.arrays import Array, Booleans, Integers, checked_array
 from constructive.support.errors import DataError
 
 _ATTEMPTS = 4  # Random mixtures that are tried on a matrix before python-flint decides
 BATCHED = 48  # Rows of a matrix up to which a batch is eliminated at once
 _SHOWN = 8  # Terms of a dependency that are printed
 _DIGITS = 24  # Of a fraction that is printed in full
-_SIGNIFICAND = 53
-_AT_ONCE = 1 << 18  # Entries that are looked at together
 
 
 @dataclass(frozen=True)
@@ -209,14 +209,14 @@ def decide(
 ) -> Decided:
     """Decide whether rows of matrices (B, k, d) are independent, by the cheapest proof.
 
-    In this order: a Cholesky factorization (`verified`), a reason to be dependent that can be seen,
-    elimination modulo a prime, and exact elimination.
+    In this order: a Cholesky factorization (`independent_in_floats`), a reason to be dependent that
+    can be seen, elimination modulo a prime, and exact elimination.
     """
     blocks = checked_array("entries", blocks)
     count, size, width = blocks.shape
     if size > width:
         return Decided(np.zeros(count, dtype=bool), np.ones(count, dtype=bool))
-    found = verified.independent(verified.scaled(blocks) if scaled is None else scaled)
+    found = independent_in_floats(scaled_rows(blocks) if scaled is None else scaled)
     dependent = np.zeros(count, dtype=bool)
     # Most dependent subsets of real data hold a vector twice, or have few coordinates in use.
     pending = np.flatnonzero(~found)
@@ -288,15 +288,102 @@ def _short(value: Fraction) -> str:
         return f"~{above / below * Decimal(2) ** (dropped[0] - dropped[1]):.6g}"
 
 
-def granularity(array: Array) -> int:
-    """Return the largest e with every entry an integer multiple of 2^e (0 for a zero array)."""
-    flat = array.reshape(-1)
-    found = []
-    for some in row_chunks(len(flat), 1, _AT_ONCE):
-        part = flat[some]
-        mantissas, exponents = np.frexp(part[part != 0].astype(np.float64))
-        whole = (mantissas * 2.0**_SIGNIFICAND).astype(np.int64)
-        lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 1
-        if len(lowest):
-            found.append(int((lowest + exponents).min()) - _SIGNIFICAND)
-    return min(found, default=0)
+# Rows that are independent, proved in float64: a Cholesky factorization of their Gram matrix.
+#
+# *Lemma.* Let k rows of d finite floats be scaled by powers of two, with `|b_ij| < 1` and an entry
+# of 1/2 or more in each row, as `scaled_rows` does. Let G be their Gram matrix as float64 computes
+# it, and ::
+#
+#     c = 1.125 k (k + d + 8) 2^-53 < 1/2,    k + d <= 2^21.
+#
+# If the Cholesky factorization of G with its diagonal times 1 - c runs to its end, and the
+# diagonal of the factor is finite and 2^-100 or more, then the k rows are independent.
+#
+# *Proof.* Let u = 2^-53. An operation that underflows loses eta = 2^-1022 at most, whether results
+# are subnormal or flushed to zero. Let B be the rows times their powers of two and those of the
+# columns, without rounding; it has the rank of the rows. `|b - B| <= eta`, as powers of two are
+# exact but for underflow, and `1/4 <= |b_i|^2 <= d`.
+#
+# (1) In whatever order BLAS adds, with or without fused operations (Higham, section 3.5;
+# `gamma_d = d u / (1 - d u)`), `|G_ij - b_i . b_j| <= gamma_d |b_i| |b_j| + 2 d eta`; and b_i .
+# b_j is within 3 d eta of B_i . B_j. With g_i = G_ii this says that `|b_i|^2 (1 - gamma_d) <= g_i
+# + 2 d eta` and g_i > 1/5. So ::
+#
+#     |G_ij - B_i . B_j| <= e_1 sqrt(g_i g_j),    e_1 = gamma_d / (1 - gamma_d) + 2^-900.
+#
+# (2) Let M be G with the diagonal `m_i = fl(g_i fl(1 - c)) <= (1 - c + 3u) g_i`, and L its
+# computed factor. An entry of L is a sum of at most k products, less one number, which is divided
+# by L_jj or multiplied by its reciprocal, or whose root is taken; so (Higham, Lemma 8.4 and
+# Theorem 10.3, of any order) `|(L L^T - M)_ij| <= gamma_(k+3) sum_m |L_im L_jm| + 2^-1000`. What
+# underflows is in the last term: products and sums lose 2 k eta, a quotient eta, times L_jj <
+# 2^12; a reciprocal does not underflow, nor overflow, as L_jj >= 2^-100. By Cauchy and Schwarz the
+# sum is `|L_i| |L_j|` at most, where `|L_i|^2 (1 - gamma_(k+3)) <= m_i + 2^-1000` is the case i =
+# j; and m_i > 1/11. So ::
+#
+#     |(L L^T - M)_ij| <= e_2 sqrt(g_i g_j),    e_2 = gamma_(k+3) / (1 - gamma_(k+3)) + 2^-900.
+#
+# (3) Let x != 0 be real, and `y_i = sqrt(g_i) |x_i|` for all i. Then, by Cauchy and Schwarz, `(sum
+# y_i)^2 <= k sum y_i^2`, and ::
+#
+#     |B^T x|^2 >= x.Mx + sum (g_i - m_i) x_i^2 - e_1 (sum y_i)^2
+#              >= |L^T x|^2 + (c - 3u - k (e_1 + e_2)) sum y_i^2 > 0,
+#
+# since `3u + k (e_1 + e_2) <= k (k + d + 7) u (1 + 2^-20)`, and c, rounded as it is, is more. QED
+#
+# A failure proves nothing: the condition of the rows may be too large for float64 (some 10^4 at k
+# = d = 768), or they may be dependent. Any scale will do, subnormal and huge numbers included.
+#
+# Source: Demmel, *On floating point errors in Cholesky* (LAPACK Working Note 14, 1989); Rump,
+# *Verification of positive definiteness* (BIT 2006), for a shift of the whole diagonal by one
+# number.
+
+
+_ROOM = 1.125  # More than all terms of second order, and roundings of c itself
+_LARGEST = 1 << 21  # k + d of a lemma
+_LEAST = 2.0**-100  # The least entry of the diagonal of a factor
+_FAR = 1 << 12  # More than the exponents of any two floats differ by
+
+
+def scaled_rows(vectors: Array) -> Array:
+    """Scale vectors by powers of two, for each column and each vector, to sizes below one.
+
+    The largest entry of a vector is 1/2 or more, but of a zero vector. What underflows is rounded.
+    """
+    mantissas, exponents = np.frexp(vectors.astype(np.float64, copy=False))
+    exponents[mantissas == 0] = -_FAR
+    columns = exponents.max(axis=tuple(range(exponents.ndim - 1)), initial=-_FAR)
+    columns[columns == -_FAR] = 0
+    exponents -= columns
+    rows = exponents.max(axis=-1, keepdims=True, initial=-2 * _FAR)
+    exponents -= rows
+    result: Array = np.ldexp(mantissas, exponents)
+    return result
+
+
+def independent_in_floats(blocks: Array) -> Booleans:
+    """Return which matrices of a batch (B, k, d) are proved to have independent rows: (B,)."""
+    count, size, width = blocks.shape
+    shift = _ROOM * size * (size + width + 8) * UNIT
+    if size > width or size + width > _LARGEST or not shift < 0.5:  # noqa: PLR2004
+        return np.zeros(count, dtype=bool)
+    grams = blocks @ blocks.swapaxes(1, 2)
+    diagonal = np.einsum("bkk->bk", grams)
+    proved: Booleans = diagonal.all(axis=1)  # a zero row has no entry of 1/2
+    diagonal *= 1.0 - shift
+    proved &= _definite(grams)
+    return proved
+
+
+def _definite(grams: Array) -> Booleans:
+    """Return which Cholesky factorizations run to their end: (B,)."""
+    try:
+        factors = np.linalg.cholesky(grams)
+    except np.linalg.LinAlgError:  # of one of them at least
+        if len(grams) == 1:
+            return np.zeros(1, dtype=bool)
+        half = len(grams) // 2
+        return np.concatenate([_definite(grams[:half]), _definite(grams[half:])])
+    diagonal = np.einsum("bkk->bk", factors)
+    found: Booleans = np.isfinite(diagonal).all(axis=1)
+    found &= (diagonal >= _LEAST).all(axis=1)
+    return found

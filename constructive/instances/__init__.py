@@ -12,7 +12,6 @@ from constructive.instances.folder import check, save, save_benchmark
 from constructive.instances.instance import (
     Answer,
     Family,
-    Hardness,
     Instance,
     Refutations,
     Twins,
@@ -31,7 +30,6 @@ __all__ = [
     "Atom",
     "Box",
     "Family",
-    "Hardness",
     "Head",
     "Instance",
     "Interval",

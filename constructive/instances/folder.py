@@ -6,7 +6,7 @@
     vnnlib/NAME.vnnlib           a property, VNN-LIB 1.0
     vnnlib2/NAME.vnnlib          the same, VNN-LIB 2.0
     instances.csv                network, property, time limit in seconds; no header
-    expected.csv                 answers, families, margins, how hard a witness is to find
+    expected.csv                 answers, families, margins
     proofs/NAME.json             the proof of an answer, and the hashes of what it is about
     README.md                    what all that is, licence, versions
 
@@ -23,7 +23,7 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import NamedTuple
@@ -41,7 +41,6 @@ from constructive.support.work import report
 # The columns of expected.csv.
 EXPECTED = (
     "instance", "answer", "float32", "family", "network", "inputs", "margin", "rounding",
-    "found by a random point", "found by a step along signs",
 )  # fmt: skip
 _VERSIONS = {"vnnlib": ("1.0", version_1), "vnnlib2": ("2.0", version_2)}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -82,8 +81,7 @@ Families: {families}.
   *sat* if some input of the box has outputs that meet the conditions, else *unsat*.
 - `instances.csv`: network, property and time limit in seconds.
 - `expected.csv`: the answer of each instance in real arithmetic and of float32 programs, the margin
-  by which the first holds, a bound of what float32 rounds, and for *sat* bounds of the probability
-  that one evaluation of a search finds a witness (empty where no theorem applies).
+  by which the first holds, and a bound of what float32 rounds.
 - `proofs/`: a proof of each answer. `constructive instances check FOLDER` checks them.
 
 Each answer holds in real arithmetic, by the margin in `expected.csv`. The answer in the column
@@ -99,14 +97,10 @@ Licence: Apache-2.0.
 """
 
 
-def file_names(instances: Sequence[Instance]) -> list[str]:
-    """Return the names of the files that `save` writes.
-
-    Raises ParameterError for names that are repeated or cannot be those of files, and for different
-    networks with one name.
-    """
+def _require_names(instances: Sequence[Instance]) -> None:
+    """Require names of files, all different, and one network for each name of a network."""
     networks: dict[str, Instance] = {}
-    names: list[str] = []
+    names: set[str] = set()
     for instance in instances:
         if not _NAME.fullmatch(instance.name):
             raise ParameterError(
@@ -122,17 +116,13 @@ def file_names(instances: Sequence[Instance]) -> list[str]:
                 witness=(first.name, instance.name),
                 suggestion="another name for one of them: NETWORK_a and NETWORK_b are for twins",
             )
-        names += [f"{folder}/{instance.name}.vnnlib" for folder in _VERSIONS]
-        names.append(f"proofs/{instance.name}.json")
-    names += [f"onnx/{name}.onnx" for name in networks]
-    if len(set(names)) != len(names):
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise ParameterError(
-            "two instances have the same name",
-            witness=repeated,
-            suggestion="a name for each instance",
-        )
-    return [*names, "instances.csv", "expected.csv", "README.md"]
+        if instance.name in names:
+            raise ParameterError(
+                "two instances have the same name",
+                witness=instance.name,
+                suggestion="a name for each instance",
+            )
+        names.add(instance.name)
 
 
 def save(
@@ -162,44 +152,46 @@ def save(
         >>> sorted(file.name for file in folder.iterdir())[:3]
         ['README.md', 'expected.csv', 'instances.csv']
     """
-    names = file_names(instances)
-    names += [name for name in _named_in(folder) if name not in names]
     require_positive(instances=len(instances))
+    _require_names(instances)
     _require_seconds(timeout)
-    networks: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
+    for done, instance in enumerate(instances):
+        report("write instances", done, len(instances))
+        graph = f"onnx/{instance.network_name}.onnx"
+        files[graph] = files.get(graph) or written(instance.network)
+        hashes = {"onnx": _hash(files[graph])}
+        for kind, (_, in_version) in _VERSIONS.items():
+            text = in_version(instance.property, instance.style).encode()
+            files[f"{kind}/{instance.name}.vnnlib"], hashes[kind] = text, _hash(text)
+        proof = json.dumps(proof_document(instance, hashes), indent=None)
+        files[f"proofs/{instance.name}.json"] = f"{proof}\n".encode()
+    report("write instances", len(instances), len(instances))
+    files["instances.csv"] = _table(_rows(instances, timeout))
+    files["expected.csv"] = _table([EXPECTED, *map(_expected, instances)])
+    models = sorted({str(each.claims()["model"]) for each in instances})
+    about = _README.format(
+        distribution=DISTRIBUTION,
+        version=__version__,
+        count=len(instances),
+        sat=sum(each.answer == "sat" for each in instances),
+        families=", ".join(sorted({each.family for each in instances})),
+        opset=OPSET,
+        properties=" and ".join(
+            f"`{kind}/` (VNN-LIB {version})" for kind, (version, _) in _VERSIONS.items()
+        ),
+        models="\n".join(f"- {words_of(name)}" for name in models),
+    )
+    files["README.md"] = about.encode()
+    _write(folder, files, _named_in(folder))
+
+
+def _write(folder: str | Path, files: Mapping[str, bytes], old: Sequence[str] = ()) -> None:
+    """Write files in place of these and of old ones, all or none."""
+    names = [*files, *(name for name in old if name not in files)]
     with replacing_folder(folder, names) as new:
-        for done, instance in enumerate(instances):
-            report("write instances", done, len(instances))
-            name, model = instance.network_name, networks.get(instance.network_name)
-            if model is None:
-                model = networks[name] = written(instance.network)
-                (new / f"onnx/{name}.onnx").write_bytes(model)
-            hashes = {"onnx": _hash(model)}
-            for kind, (_, in_version) in _VERSIONS.items():
-                text = in_version(instance.property, instance.style).encode()
-                (new / f"{kind}/{instance.name}.vnnlib").write_bytes(text)
-                hashes[kind] = _hash(text)
-            proof = json.dumps(proof_document(instance, hashes), indent=None)
-            (new / f"proofs/{instance.name}.json").write_text(proof + "\n", encoding="utf-8")
-        report("write instances", len(instances), len(instances))
-        (new / "instances.csv").write_text(_table(_rows(instances, timeout)), encoding="utf-8")
-        answers = _table([EXPECTED, *map(_expected, instances)])
-        (new / "expected.csv").write_text(answers, encoding="utf-8")
-        sat = sum(each.answer == "sat" for each in instances)
-        models = sorted({str(each.claims()["model"]) for each in instances})
-        about = _README.format(
-            distribution=DISTRIBUTION,
-            version=__version__,
-            count=len(instances),
-            sat=sat,
-            families=", ".join(sorted({each.family for each in instances})),
-            opset=OPSET,
-            properties=" and ".join(
-                f"`{kind}/` (VNN-LIB {version})" for kind, (version, _) in _VERSIONS.items()
-            ),
-            models="\n".join(f"- {words_of(name)}" for name in models),
-        )
-        (new / "README.md").write_text(about, encoding="utf-8")
+        for name, content in files.items():
+            (new / name).write_bytes(content)
 
 
 def save_benchmark(
@@ -224,7 +216,7 @@ def save_benchmark(
         OutputError: where the folder cannot be written
         ParameterError: as `save` does, and if all instances may take more than six hours
     """
-    file_names(instances)
+    _require_names(instances)
     _require_seconds(timeout)
     rows = _rows(instances, timeout)
     seconds = sum(float(limit) for *_, limit in rows)
@@ -244,15 +236,13 @@ def save_benchmark(
     if wheel:
         files[Path(wheel).name] = regular_file(Path(wheel)).read_bytes()
     for version, in_version in _VERSIONS.values():
-        files[f"{version}/instances.csv"] = _table(rows).encode()
+        files[f"{version}/instances.csv"] = _table(rows)
         for name, network in graphs.items():
             files[f"{version}/onnx/{name}.onnx"] = written(network)
         for each in instances:
             text = in_version(each.property, each.style)
             files[f"{version}/vnnlib/{each.name}.vnnlib"] = text.encode()
-    with replacing_folder(folder, [*files]) as new:
-        for name, content in files.items():
-            (new / name).write_bytes(content)
+    _write(folder, files)
 
 
 def _require_seconds(timeout: float) -> None:
@@ -310,18 +300,17 @@ def _hash(content: bytes) -> str:
 
 
 def _expected(instance: Instance) -> tuple[str, ...]:
-    hardness = ("" if each is None else f"{each:.2e}" for each in instance.hardness)
     return (
         instance.name, str(instance.answer), str(instance.deployed), instance.family,
         instance.network_name, str(instance.network.input_dim), f"{instance.margin:.4g}",
-        f"{instance.rounding:.2g}", *hardness,
+        f"{instance.rounding:.2g}",
     )  # fmt: skip
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
+def _table(rows: Sequence[Sequence[str]]) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
+    return text.getvalue().encode()
 
 
 class Expected(NamedTuple):

@@ -105,26 +105,6 @@ class Deployed:
         return {"answer": str(self.answer), **evidence}
 
 
-class Hardness(NamedTuple):
-    """Upper bounds of the probability that one evaluation finds a witness.
-
-    After N evaluations, restarts included, a search has entered the set with a probability of N
-    times that at most. A bound is None where the hypotheses of its theorem do not hold, or where it
-    says nothing.
-
-    Attributes:
-        random: of uniform random points of the box (Proposition 20.4)
-        sign: of points of ascent along signs of gradients, with uniform starts and step sizes that
-            are not negative and depend on neither start nor f (Proposition 20.5)
-    """
-
-    random: float | None = None
-    sign: float | None = None
-
-
-UNKNOWN = Hardness()  # Nothing is known of how hard an instance is
-
-
 @dataclass(frozen=True, eq=False)
 class Instance:
     """A network and a property, with a proved answer.
@@ -136,7 +116,6 @@ class Instance:
         answer: SAT or UNSAT
         proof: a witness, or refutations
         family: the name of the family that it is from
-        hardness: of finding a witness
         float32: the answer of float32 programs and its proof, where it does not follow from a
             margin of twice the bound of rounding
         style: how its property is written (`properties.STYLES`)
@@ -153,7 +132,6 @@ class Instance:
     answer: Answer
     proof: Witness | Refutations
     family: str
-    hardness: Hardness = UNKNOWN
     float32: Deployed | None = None
     style: int = 0
 

@@ -16,13 +16,11 @@ from typing import ClassVar
 import numpy as np
 from flint import arb
 
-from constructive.exact.directed import lower, upper, working_precision
+from constructive.exact.directed import upper, working_precision
 from constructive.instances.instance import (
     MARGIN,
-    UNKNOWN,
     Answer,
     Family,
-    Hardness,
     Instance,
     Names,
     Option,
@@ -52,17 +50,18 @@ class Planting:
     network: Network  # with one output
     box: Box  # of inputs
     point: Array  # t (d,), in the box
-    signs: Array  # s (d,), of entries 1 and -1
+    signs: Array  # s (d,), of entries 1, -1 and 0
     falling: Callable[[arb], arb]  # an upper bound of the parts of f that fall with u, at u >= 0
     rising: Callable[[arb], arb]  # an upper bound of those that rise
-    end: float  # u at the end of the box, or above it
-    hardness: Callable[[float], Hardness]  # of finding f >= c, for a threshold c
+    slope: float  # w
 
     def maximum(self) -> tuple[float, float]:
         """Return the value at t, and a bound of the maximum of f on the box."""
         value = float(self.network(self.point[np.newaxis])[0, 0])
+        farthest = np.maximum(self.box.upper - self.point, self.point - self.box.lower)
+        end = self.slope * (np.abs(self.signs) * farthest).sum()
         with working_precision(_BITS):
-            return value, max(value, _enclosed_maximum(self.falling, self.rising, self.end))
+            return value, max(value, _enclosed_maximum(self.falling, self.rising, float(end)))
 
 
 def _enclosed_maximum(
@@ -159,105 +158,18 @@ class Planted(Family):
             if answer is Answer.SAT:
                 below = np.nextafter(np.float32(least - far), np.float32(-np.inf))
                 wanted, proof = asked(float(below)), witness
-                hardness = plan.hardness(float(below) / height)
             else:
                 wanted = above if first else asked(float(np.float32(most + far)))
-                proof, hardness = Refutations((slabs,)), UNKNOWN
-            made.append(Instance(name, network, wanted, answer, proof, self.name, hardness))
+                proof = Refutations((slabs,))
+            made.append(Instance(name, network, wanted, answer, proof, self.name))
         return made
-
-
-# How hard a planted point is to find: Propositions 20.4 and 20.5, in balls.
-
-
-@dataclass(frozen=True, eq=False)
-class Decoy:
-    """A head eta sigma(w s . (x - t) + z), which leads away from t."""
-
-    height: float  # eta
-    slope: float  # w
-    shift: arb  # z, as a ball
-
-    def value(self, u: arb) -> arb:
-        """Enclose eta sigma(u + z)."""
-        return self.height / (1 + (-(u + self.shift)).exp())
-
-    def steepness(self, u: arb) -> arb:
-        """Enclose the derivative in u, eta sigma'(u + z)."""
-        return self.height / (2 + (u + self.shift).exp() + (-(u + self.shift)).exp())
-
-
-@dataclass(frozen=True, eq=False)
-class Hidden:
-    """A needle at t, other tokens with logits of slope beta and offset -gamma, and a decoy."""
-
-    box: Box  # of inputs
-    point: Array  # t (d,)
-    signs: Array  # s (d,)
-    beta: float  # slope of the guards
-    gamma: float  # their offset
-    decoy: Decoy  # the other head
-
-    def range_of_decoy(self) -> tuple[arb, arb]:
-        """Enclose the least and the largest u = w s . (x - t) on the box."""
-        first, last = arb(0), arb(0)
-        sides = self.box.lower, self.box.upper, self.point, self.signs
-        for low, high, t, s in zip(*(each.tolist() for each in sides), strict=True):
-            first += ((low if s > 0 else high) - arb(t)) * s
-            last += ((high if s > 0 else low) - arb(t)) * s
-        return first * self.decoy.slope, last * self.decoy.slope
-
-    def radius(self, tau: arb) -> arb | None:
-        """Enclose ln(e^gamma (1 / tau - 1)) / beta for a share tau; None unless it is positive."""
-        if not (tau > 0 and tau < 1):
-            return None
-        radius = (self.gamma + (1 / tau - 1).log()) / self.beta
-        return radius if radius > 0 else None
-
-    def share(self, radius: arb, *, ascending: bool = False) -> float | None:
-        """Bound the part of the box with |x_i - t_i| <= rho from above; None if it is all of it.
-
-        If `ascending`, coordinates count as all of the box where t_i + s_i rho is not inside.
-        """
-        part = arb(1)
-        rho = upper(radius)
-        for low, high, t, s in zip(
-            self.box.lower.tolist(),
-            self.box.upper.tolist(),
-            self.point.tolist(),
-            self.signs.tolist(),
-            strict=True,
-        ):
-            face = high if s > 0 else low
-            if ascending and not (arb(face) - t) * s > rho:
-                continue
-            least, most = arb(low).max(arb(t) - rho), arb(high).min(arb(t) + rho)
-            part *= ((most - least) / (arb(high) - low)).min(arb(1))
-        share = upper(part)
-        return share if share < 1.0 else None
-
-    def __call__(self, threshold: float) -> Hardness:
-        """Bound the probability that an evaluation finds f >= c."""
-        with working_precision(_BITS):
-            first, last = self.range_of_decoy()
-            room = threshold - self.decoy.value(last)
-            rho = self.radius(room)
-            if rho is None:
-                return Hardness()
-            random = self.share(rho)
-            gentle = self.decoy.steepness(first).min(self.decoy.steepness(last))
-            tau = arb(lower(gentle * self.decoy.slope / self.beta))
-            blind = self.radius(tau)
-            if blind is None:
-                return Hardness(random)
-            return Hardness(random, self.share(blind.max(rho), ascending=True))
 
 
 # Needles: a sharp peak inside of the box, and a decoy that leads away from it.
 #
 # Token 0 of the first head has logit 0 and value 1. Each coordinate has two guards, of logits
 # beta (x_i - t_i) - gamma and -beta (x_i - t_i) - gamma, and of value 0. The second head is
-# eta sigma(w s . (x - t) + z). Propositions 20.3 to 20.5 are about it.
+# eta sigma(w s . (x - t) + z). Proposition 20.3 is about it.
 
 
 DECOY = Option(0.5, 0.0, 1.0, "height of the decoy, eta; 0 for none")
@@ -273,8 +185,8 @@ def decoy_slope(dim: int) -> float:
 
 def decoy_head(
     tokens: int, point: Array, signs: Array, height: float, shift: float
-) -> tuple[Head, Decoy]:
-    """Return the head eta sigma(w s . (x - t) + z), of one token with a slope, and what it is.
+) -> tuple[Head, arb]:
+    """Return the head eta sigma(w s . (x - t) + z), of one token with a slope, and z.
 
     `height` is eta; `shift` is near z, which is such that logits have few bits.
     """
@@ -284,7 +196,7 @@ def decoy_head(
     at_point = slope * float(signs @ point)
     offsets[0] = short(math.log(tokens - 1) + shift - at_point, 8)
     exact = arb(float(offsets[0]) + at_point) - arb(tokens - 1).log()
-    return Head(slopes, offsets, values[:, np.newaxis]), Decoy(height, slope, exact)
+    return Head(slopes, offsets, values[:, np.newaxis]), exact
 
 
 class Peaked(Planted):
@@ -303,18 +215,20 @@ class Peaked(Planted):
         slopes = np.vstack([np.zeros((1, len(point))), beta * guards])
         offsets = np.append(0.0, -(guards @ (beta * point)) - gamma)
         values = np.eye(len(slopes), 1)
-        decoy_tokens, decoy = decoy_head(len(slopes), point, signs, height, self.shift)
-        heads = (Head(slopes, offsets, values), decoy_tokens)[: 1 + (height > 0.0)]
-        hidden = Hidden(box, point, signs, beta, gamma, decoy)
-        rate = beta / (len(point) * decoy.slope)
+        decoy, shift = decoy_head(len(slopes), point, signs, height, self.shift)
+        heads = (Head(slopes, offsets, values), decoy)[: 1 + (height > 0.0)]
+        slope = decoy_slope(len(point))
+        rate = beta / (len(point) * slope)
 
         def falling(u: arb) -> arb:
             """1 / (1 + G cosh(r u)), or 1 / (1 + G exp(r u)) with guards on one side alone."""
             grown = (u * rate).cosh() if self.two_sided else (u * rate).exp()
             return 1 / (1 + len(guards) * (-arb(gamma)).exp() * grown)
 
-        end = float(decoy.slope * np.maximum(box.upper - point, point - box.lower).sum())
-        return Planting(Network(heads), box, point, signs, falling, decoy.value, end, hidden)
+        def rising(u: arb) -> arb:
+            return height / (1 + (-(u + shift)).exp())
+
+        return Planting(Network(heads), box, point, signs, falling, rising, slope)
 
 
 class Needle(Peaked):
@@ -362,11 +276,7 @@ class TwoLayers(Needle):
             for head in plan.network.heads
         )
         network = Stacked(heads, Network((Head(slopes, offsets, values),)))
-        return replace(
-            plan,
-            network=network,
-            hardness=lambda c: Hardness(plan.hardness(c - _LITTLE).random),
-        )
+        return replace(plan, network=network)
 
 
 # Needles at a corner of the box, with a guard on one side of each coordinate.
@@ -378,7 +288,6 @@ class TwoLayers(Needle):
 
 _CORNER_REST = 1.0
 _FIRST_TOKENS = 6  # Of a first layer, at most
-_LITTLE = 2.0**-30  # More than a saturated layer moves outputs
 
 
 class Corner(Peaked):
@@ -448,6 +357,4 @@ class Shadow(Planted):
         def rising(u: arb) -> arb:
             return 1 / (1 + (rise * dim - u * rise).exp())
 
-        return Planting(
-            network, box, point, signs, falling, rising, float(dim), lambda _: Hardness()
-        )
+        return Planting(network, box, point, signs, falling, rising, 1.0)

@@ -9,8 +9,12 @@ import onnx
 from onnx import helper, numpy_helper
 
 from constructive.layers.layer import AttentionLayer
-from constructive.sequences.floats import dense_layers, require_exact
-from constructive.sequences.network import ReluNetwork, UniformAttention
+from constructive.sequences.network import (
+    ReluNetwork,
+    UniformAttention,
+    dense_layers,
+    require_exact,
+)
 from constructive.support.arrays import Array, float_type
 
 OPSET, IR_VERSION = 18, 9  # Of ONNX 1.13 (2022), old enough for every runtime in use.

@@ -1,6 +1,6 @@
 """Gradients of attention: exact for rows with one winner, within a few roundings for shared rows.
 
-Propositions 19.2 and 19.5 and Theorem 24 (proofs/19-kernels.md) say what gradients are, and how far
+Page 26 of the proofs (Propositions 26.1 and 26.2, Theorem 24) says what gradients are, and how far
 those of an admissible backward pass may be away; `_Steps` has their numbers.
 """
 
@@ -22,8 +22,7 @@ from constructive.kernels.answer import (
 )
 from constructive.kernels.cases import LOGIT_ERROR
 from constructive.kernels.checking import KernelError, repeated
-from constructive.kernels.facts import CLOSE, SIZES, separate
-from constructive.kernels.mistakes import LARGEST
+from constructive.kernels.describe import CLOSE, LARGEST, SIZES, separate
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import as_float64
 from constructive.support.arrays import Array, Booleans, first_place
@@ -558,10 +557,9 @@ class BackwardReport:
     @property
     def _overflows(self) -> str:
         problem = self.backward.problem
-        if (level := np.abs(problem.draft.levels).max() * problem.spec.factor) > LARGEST:
-            return f": logits are up to {level:.4g}, so exp(S) overflows unless lse is subtracted"
-        said = ": exp(S - lse) overflows where the backward pass sees keys that the forward pass "
-        return f"{said}did not, or lse is -inf, or they come from memory that must not be read"
+        level = np.abs(problem.draft.levels).max() * problem.spec.factor
+        said = f": logits are up to {level:.4g}, so exp(S) overflows unless lse is subtracted"
+        return said if level > LARGEST else ""
 
     @property
     def lines(self) -> list[str]:
@@ -572,9 +570,6 @@ class BackwardReport:
         bad = [name for name, rows in self.wrong.items() if rows.any()]
         are = "are" if len(bad) > 1 else "is"
         found = [f"{title}: {', '.join(bad)} {are} wrong"]
-        blank = int((self.wrong["dq"] & self.backward.problem.answer.empty).sum())
-        if blank:
-            found.append(f"HOW: {blank} queries that see no key have a gradient in dq")
         for name in bad:
             found.extend(self._said(name))
         return [*found, f"again: {self.backward!r}"]

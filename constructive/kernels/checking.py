@@ -1,25 +1,22 @@
 """Compare what a kernel returned with what every admissible kernel returns."""
 
 import math
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
-from constructive.exact.formats import Format, nearest
+from constructive.exact.formats import FORMATS, Format, nearest
 from constructive.exact.kernel_model import KERNEL_MODELS, kernel_model_named
-from constructive.kernels.answer import BASES, expected_logits, expected_lse, sentence
-from constructive.kernels.describe import Description, LogitReport, LseReport
-from constructive.kernels.encodings import Paged, Quantized
-from constructive.kernels.facts import Facts
-from constructive.kernels.inputs import LAYOUTS, PLACES, Pool, from_layout
-from constructive.kernels.mistakes import Change, Memory, Rows, attention, mistakes
+from constructive.kernels.answer import BASES, Lse, expected_logits, expected_lse, sentence
+from constructive.kernels.describe import Description, Facts, part_of, span
+from constructive.kernels.encodings import Paged
+from constructive.kernels.inputs import LAYOUTS, PLACES, from_layout
 from constructive.kernels.problem import Problem
 from constructive.kernels.spec import Spec, as_float64, format_of
-from constructive.support.arrays import Array, Booleans, Integers, first_place
+from constructive.support.arrays import Array, Booleans, first_place
 from constructive.support.errors import (
     ConstructiveError,
     ParameterError,
@@ -27,30 +24,213 @@ from constructive.support.errors import (
     with_article,
 )
 
-_ROUNDS = ((4, 1), (14, 10), (200, 200))  # wrong and right rows; few mistakes reach the last
-_CELLS = 2**16  # logits that are computed at most for wrong rows, and for right ones
-_PART = 0.9  # of wrong rows that a mistake has to lead to where they are NaN
-_SHOWN, MOST_KINDS = 2, 8  # names that are shown; if more kinds lead to an output, none is said
 _MOST_CHARACTERS = 2000  # of a line that makes a problem again
-_NUMBER = re.compile(r"-?\d[\d.e+]*")
-_SIZE = re.compile(r" \((?:blocks|\d)[^)]*\)")
 
 
-@dataclass(frozen=True)
-class Likeness:
-    """A mistake that leads to every wrong row of an output."""
+# What is wrong with log-sum-exps: where, and which sum of their two parts they are.
 
-    sentence: str  # which mistake
-    right: float  # the share of right rows that it leaves right
+
+_LSE_CLOSE = 2.0**-12  # of a sum of the parts of a log-sum-exp
+_MOST_LOG = 60.0  # of what was added, as the logarithm of a number that is told
+_SHORT = ("bfloat16", "float16")  # formats that one may have been stored in
+
+
+class Beside(ABC):
+    """A report on what was returned beside an output."""
+
+    @cached_property
+    @abstractmethod
+    def wrong(self) -> Booleans:
+        """What no admissible kernel returns."""
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it leads to every row."""
-        return self.right == 1.0
+    def passed(self) -> bool:
+        """Whether all are right."""
+        return not self.wrong.any()
 
-    def __str__(self) -> str:
-        spoilt = "" if self.is_whole else f" wrong row, and spoils {1.0 - self.right:.0%} of right"
-        return f"{self.sentence} (leads to every{spoilt or ' row'})"
+    @property
+    def first(self) -> tuple[int, ...]:
+        """The first wrong one."""
+        return first_place(self.wrong)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LseReport(Beside):
+    """What is wrong with log-sum-exps."""
+
+    problem: Problem
+    lse: Array  # (B, H, T_q)
+    wanted: Lse
+
+    @cached_property
+    def wrong(self) -> Booleans:
+        """Rows whose log-sum-exp no admissible kernel returns, (B, H, T_q)."""
+        wanted = self.wanted
+        with np.errstate(invalid="ignore"):
+            near = np.abs(self.lse - wanted.expected) <= wanted.slack * (1.0 + 2.0**-40)
+        same = (
+            near | (self.lse == wanted.expected) | (np.isnan(self.lse) & np.isnan(wanted.expected))
+        )
+        return np.asarray(self.problem.answer.checked & ~same)
+
+    @property
+    def where(self) -> str:
+        """Which rows are wrong, in words."""
+        return Description(Facts(self.problem, self.problem.expected, self.wrong)).where
+
+    @cached_property
+    def how(self) -> tuple[str, ...]:
+        """How they are wrong: rows without keys, what is not finite, and all others."""
+        empty, finite = self.problem.answer.empty, np.isfinite(self.lse)
+        found, count = [], self.wrong.sum()
+        for rows, say in (
+            (self.wrong & empty, self._empty),
+            (self.wrong & ~empty & ~finite, lambda _: "are NaN or infinite"),
+            (self.wrong & ~empty & finite, self._finite),
+        ):  # fmt: skip
+            if rows.any():
+                who = "they" if rows.sum() == count else f"{part_of(rows.sum() / count)} of them"
+                found.append(f"{who} {say(rows)}")
+        if self.problem.sinks is not None:
+            found.append("sink_in_lse= says whether a sink counts")
+        return tuple(found)
+
+    def _empty(self, rows: Booleans) -> str:
+        values = ", ".join(f"{each:g}" for each in np.unique(self.lse[rows])[:3])
+        asked = self.wanted.expected[rows][0]
+        return f"see no key and are {values}, not {asked:g} (fully_masked_lse= says what is asked)"
+
+    def _finite(self, rows: Booleans) -> str:
+        found, wanted = self.lse[rows], self.wanted.expected[rows]
+        if (np.abs(found - wanted) <= self._close(wanted)).all():
+            return f"are right but for {np.abs(found - wanted).max():.2g}: some roundings more"
+        for name in _SHORT:
+            if (np.abs(nearest(wanted, FORMATS[name]) - found) <= self._close(wanted)).all():
+                return f"are right but for a rounding to {name}"
+        if self.parts is not None:
+            return f"are {self._sum()} (L the logit of the winner, n the number of winners)"
+        off = span(found - wanted)
+        return f"are {span(found)}, and should be {span(wanted)}: they are off by {off}"
+
+    @staticmethod
+    def _close(wanted: Array) -> Array:
+        return np.asarray(2.0**-18 * (1.0 + np.abs(wanted)))
+
+    @cached_property
+    def parts(self) -> tuple[float, float, float] | None:
+        """Factors of L and log n, and what is added, that lead to all finite wrong rows, or None.
+
+        A factor is NaN where its part is 0 in these rows.
+        """
+        rows = self.wrong & ~self.problem.answer.empty & np.isfinite(self.lse)
+        level, log = self.wanted.level[rows], np.log(np.maximum(self.wanted.total[rows], 1.0))
+        one, found = BASES[self.wanted.base], self.lse[rows]
+        columns = {"level": level / one, "log": log / one}
+        kept = {name: each for name, each in columns.items() if each.any()}
+        if all(np.ptp(each) > 0.0 for each in kept.values()):  # else it is a part of the others
+            kept["more"] = np.ones_like(found)
+        if not kept or len(found) <= len(kept) or np.ptp(found) == 0.0:
+            return None
+        table = np.stack(list(kept.values()), axis=-1)
+        solved, _, rank, _ = np.linalg.lstsq(table, found, rcond=None)
+        off = np.abs(table @ solved - found)
+        # As many factors as there are different rows lead to whatever these are.
+        is_free = rank < len(kept) or len(np.unique(table, axis=0)) <= len(kept)
+        if is_free or not (off <= self._close(found)).all():
+            return None
+        by_name = dict(zip(kept, map(float, solved), strict=True))
+        more, nan = by_name.get("more", 0.0), float("nan")
+        more = more if abs(more) > _LSE_CLOSE else 0.0
+        return by_name.get("level", nan), by_name.get("log", nan), more
+
+    def _sum(self) -> str:
+        of_level, of_log, more = self.parts or (0.0, 0.0, 0.0)
+        terms = [
+            f"{factor:.4g} {name}".removeprefix("1 ")
+            for factor, name in ((of_level, "L"), (of_log, "log n"))
+            if abs(factor) > _LSE_CLOSE
+        ]  # fmt: skip
+        if more:
+            count = float(np.exp(min(abs(more) * BASES[self.wanted.base], _MOST_LOG)))
+            said = f" (log {count:.4g})" if abs(count - round(count)) < _LSE_CLOSE * count else ""
+            terms.append(f"{more:.4g}{said}")
+        return " + ".join(terms) or "0"
+
+    @property
+    def lines(self) -> list[str]:
+        """The report, line by line."""
+        checked = int(self.problem.answer.checked.sum())
+        if self.passed:
+            return [f"{self.problem}: {checked} log-sum-exps are right"]
+        b, h, i = self.first
+        wanted, level = self.wanted.expected[b, h, i], self.wanted.level[b, h, i]
+        return [
+            f"{self.problem}: {int(self.wrong.sum())} of {checked} log-sum-exps are wrong",
+            f"WHERE: {self.where}",
+            *(f"HOW: {line}" for line in self.how),
+            f"for example sequence {b}, head {h}, query {i} is {self.lse[b, h, i]:.8g}, not "
+            f"{wanted:.8g} (L = {level:g}, n = {self.wanted.total[b, h, i]:.4g})",
+        ]
+
+
+# What is wrong with the largest logits, of rows or of heads.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LogitReport(Beside):
+    """What is wrong with largest logits."""
+
+    problem: Problem
+    found: Array  # (B, H, T_q), or the largest of all rows of a head, (B, H) or (H,)
+    wanted: Array  # of that shape; NaN where it is not known
+    slack: Array
+
+    @classmethod
+    def of(cls, problem: Problem, found: Array, wanted: Array, slack: Array) -> "LogitReport":
+        """Return the report, of rows or of the largest of all rows of a head."""
+        spec = problem.spec
+        exists = np.broadcast_to(spec.rows()[:, None], wanted.shape)
+        wanted = np.where(exists, wanted, -np.inf)
+        slack = np.where(exists, slack, 0.0)
+        if found.ndim < wanted.ndim:
+            axes = (2,) if found.shape == wanted.shape[:2] else (0, 2)
+            wanted, slack = wanted.max(axes), slack.max(axes)
+        if found.shape != wanted.shape:
+            rows = (spec.batch, spec.heads[0], spec.queries)
+            raise ParameterError(
+                f"max_logit has shape {found.shape}",
+                witness=found.shape,
+                suggestion=f"{rows} for rows, {rows[:2]} or {rows[1:2]} for heads",
+            )
+        return cls(problem, found, wanted, slack)
+
+    @cached_property
+    def wrong(self) -> Booleans:
+        """Which of them no admissible kernel returns."""
+        with np.errstate(invalid="ignore"):
+            near = np.abs(self.found - self.wanted) <= self.slack
+        return np.asarray(~(near | (self.found == self.wanted) | np.isnan(self.wanted)))
+
+    @property
+    def where(self) -> str:
+        """Which are wrong, in words."""
+        return f"{int(self.wrong.sum())} of {self.wrong.size} largest logits"
+
+    @property
+    def how(self) -> tuple[str, ...]:
+        """What they are, and should be."""
+        found, wanted = span(self.found[self.wrong]), span(self.wanted[self.wrong])
+        return (f"they are {found}, and should be {wanted}",)
+
+    @property
+    def lines(self) -> list[str]:
+        """The report, line by line."""
+        if self.passed:
+            return [f"{self.problem}: {self.wrong.size} largest logits are right"]
+        return [f"{self.problem}: {self.where} are wrong", *(f"HOW: {line}" for line in self.how)]
+
+
+# What is wrong with an output.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,7 +251,7 @@ class Report:
     problem: Problem
     out: Array
     model: str | None = None
-    memory: Memory | None = None
+    memory: Paged | str | None = None
     lse: LseReport | None = None
     has_out: bool = True
     max_logit: "LogitReport | None" = None
@@ -126,16 +306,7 @@ class Report:
     @cached_property
     def description(self) -> Description:
         """Where and how it is wrong."""
-        return Description(Facts(self.problem, self.out, self.wrong), self._is_beside_nan)
-
-    @property
-    def _is_beside_nan(self) -> bool:
-        """Whether the kernel was given memory that has NaN in places that it must not read."""
-        if isinstance(self.memory, Pool):
-            return bool(np.isnan(self.memory.k).any())
-        if not isinstance(self.memory, str):
-            return False
-        return bool(np.isnan(PLACES[self.memory].whole(np.zeros((1, 1, 1, 1)))).any())
+        return Description(Facts(self.problem, self.out, self.wrong))
 
     @property
     def where(self) -> str:
@@ -154,88 +325,6 @@ class Report:
         return bool(2 * finite.sum() < self.wrong.sum())
 
     @property
-    def explanations(self) -> tuple[Likeness, ...]:
-        """Mistakes that lead to the output, the best first; none if more than eight kinds do."""
-        kinds = of_kinds(each.sentence for each in self.leading)
-        return self.leading if len(kinds) <= MOST_KINDS else ()
-
-    @cached_property
-    def leading(self) -> tuple[Likeness, ...]:
-        """All mistakes that lead to the output and leave as many right rows right as any does.
-
-        None if all wrong rows are zero or not finite: much leads to these.
-        """
-        known: Mapping[str, Change] = {}
-        found: list[Likeness] = []
-        for turn, count in enumerate(_ROUNDS if self._is_told else ()):
-            sample = self._sample(*count)
-            known = known if turn else mistakes(sample.rows)
-            shares = ((name, *sample.shares(change)) for name, change in known.items())
-            found = [Likeness(name, right) for name, wrong, right in shares if wrong == 1.0]
-            known = {each.sentence: known[each.sentence] for each in found}
-        found.sort(key=lambda each: -each.right)
-        best = max((each.right for each in found), default=1.0)
-        return tuple(each for each in found if each.right == best)
-
-    def agrees(self, stems: set[str]) -> set[str]:
-        """Return the sentences, but for sizes, of mistakes that lead to this output.
-
-        Nothing is asked of a right output for which a mistake has no meaning. Rows that are wrong
-        by no more than roundings of a mistake count as right ones.
-
-        Args:
-            stems: sentences without sizes
-        """
-        sample = self._sample(*_ROUNDS[-1])
-        sample = replace(sample, wrong=sample.told)
-        is_right = not sample.wrong.any()
-        least = _PART if self.is_odd and not is_right else 1.0
-        found, known = set[str](), set[str]()
-        for name, change in mistakes(sample.rows).items():
-            bare = stem(name)
-            if bare in stems and bare not in found:
-                known.add(bare)
-                wrong, right = sample.shares(change)
-                if wrong >= least and right == 1.0:
-                    found.add(bare)
-        return found | (stems - known if is_right else set())
-
-    @cached_property
-    def _real(self) -> tuple[Booleans, Booleans]:
-        """Wrong rows and right ones that see a key, (B, H, T_q) each."""
-        real = self.problem.answer.checked & ~self.problem.answer.empty
-        return self.wrong & real, ~self.wrong & real
-
-    @cached_property
-    def _told(self) -> Booleans:
-        """Rows that are wrong by more than the roundings that a mistake may be off by."""
-        with np.errstate(invalid="ignore"):
-            same = _same_rows(self.out, self.problem.expected, self.problem.spec.output)
-        return self.wrong & ~same
-
-    @property
-    def is_beyond_rounding(self) -> bool:
-        """Whether some row is wrong by more than roundings."""
-        return bool(self._told.any())
-
-    def _sample(self, wrong: int, right: int) -> "_Sample":
-        """Return some rows of each kind."""
-        most = max(10, _CELLS // self.problem.spec.keys)
-        of_wrong, of_right = self._real
-        told = of_wrong & self._told
-        counts = ((told, wrong), (of_wrong & ~told, wrong), (of_right, right))
-        parts = [_spread(np.argwhere(rows), min(count, most)) for rows, count in counts]
-        rows = Rows(self.problem, np.concatenate(parts), self.memory)
-        out, expected = rows.of(self.out), rows.of(self.problem.expected)
-        return _Sample(rows, out, expected, rows.of(self.wrong), rows.of(self._told))
-
-    @property
-    def _is_told(self) -> bool:
-        """Whether some wrong row has numbers."""
-        rows = self.out[self._real[0]]
-        return bool((np.isfinite(rows).all(-1) & (rows != 0.0).any(-1)).any())
-
-    @property
     def lines(self) -> list[str]:
         """The report, line by line: at most twelve."""
         checked = int(self.problem.answer.checked.sum())
@@ -248,14 +337,10 @@ class Report:
             right = [f"{self.problem}: {checked} rows are right"] if self.has_out else []
             again = [] if self.passed else [f"again: {repeated(self.problem)}"]
             return [*right, *of_lse, coverage, *again]
-        by_name = {each.sentence: each for each in self.explanations}
-        kinds = of_kinds(by_name)
         return [
             f"{self.problem}: {int(self.wrong.sum())} of {checked} rows are wrong",
             f"WHERE: {self.where}",
             *(f"HOW: {line}" for line in self.how),
-            *(f"LIKE: {by_name[words]}" for words in kinds[:_SHOWN]),
-            *[f"and {len(kinds) - _SHOWN} more: report.explanations"] * (len(kinds) > _SHOWN),
             f"for example {self.description.example}",
             *of_lse[:1],
             coverage,
@@ -274,38 +359,6 @@ class Report:
 
     def __str__(self) -> str:
         return "\n  ".join(self.lines)
-
-
-@dataclass(frozen=True, eq=False)
-class _Sample:
-    """Some rows of an output: what they are, should be, and which are wrong."""
-
-    rows: Rows
-    out: Array
-    expected: Array
-    wrong: Booleans
-    told: Booleans  # those that are wrong by more than the roundings that a mistake may be off by
-
-    @cached_property
-    def away(self) -> Array:
-        """How far rows are from the right ones, (R,)."""
-        with np.errstate(all="ignore"):
-            return np.asarray(np.abs(self.expected - self.out).max(-1))
-
-    def shares(self, change: Change) -> tuple[float, float]:
-        """Return the shares of wrong rows that a mistake leads to, and of right ones it keeps."""
-        wrong = self.wrong
-        told = self.told if self.told.any() else wrong
-        with np.errstate(all="ignore"):
-            other = attention(self.rows, change)
-            # A mistake that is not nearer than what is right explains nothing.
-            nearer = ~(np.abs(other - self.out).max(-1) >= self.away / 2.0)
-            if np.count_nonzero(nearer & told) < _PART * np.count_nonzero(told):
-                return 0.0, 0.0
-            same = _same_rows(self.out, other, self.rows.problem.spec.output)
-        kept = float(same[~wrong].mean()) if not wrong.all() else 1.0
-        leads = same & (nearer | ~told)
-        return float(leads[wrong].mean()) if wrong.any() else 1.0, kept
 
 
 # Outputs in float8: what is known is rounded as the format does. With a scale that is not a power
@@ -362,40 +415,6 @@ def _stored(
     return form, whole
 
 
-def _same_rows(out: Array, other: Array, form: Format) -> Booleans:
-    """Return rows that a mistake leads to, but for a few roundings.
-
-    Where it leads to NaN, a kernel may have 0: many ask for a sum > 0 before they divide.
-    """
-    close = 2.0 ** (2 - min(form.digits, 18))
-    near = np.abs(out - other) <= close * np.maximum(np.abs(other), 2.0**-6)
-    near &= (out != 0.0) | (np.abs(other) <= form.smallest)  # what is tiny is not 0
-    odd = ~np.isfinite(other)
-    same = ((~odd & near) | (odd & ~np.isfinite(out))).all(-1)
-    return np.asarray(same | (odd.all(-1) & (out == 0.0).all(-1)))
-
-
-def of_kinds(names: Iterable[str]) -> tuple[str, ...]:
-    """Return one of all sentences that differ in numbers alone, such as sizes of blocks."""
-    kinds: dict[str, str] = {}
-    for name in names:
-        kinds.setdefault(_NUMBER.sub("#", name), name)
-    return tuple(kinds.values())
-
-
-def stem(name: str) -> str:
-    """Return a sentence without sizes of blocks and splits: other shapes may have others."""
-    return _SIZE.sub("", name)
-
-
-def _spread(rows: Integers, count: int) -> Integers:
-    """Return some rows, spread over all by a stride that has nothing in common with sizes."""
-    if len(rows) <= count:
-        return rows
-    at = (np.arange(count) * 0.6180339887 % 1.0 * len(rows)).astype(int)
-    return np.asarray(rows[np.unique(at)])
-
-
 def repeated(problem: Problem) -> str:
     """Return the line of Python that makes a problem again."""
     own = ((each.name, getattr(problem.spec, each.name), each.default) for each in fields(Spec))
@@ -441,7 +460,7 @@ def check(
     base: str = "e",
     layout: str | None = None,
     model: str | None = None,
-    memory: Paged | Quantized | Pool | str | None = None,
+    memory: Paged | str | None = None,
     sink_in_lse: bool = True,
     fully_masked_lse: float = -math.inf,
     max_logit: object = None,
@@ -458,9 +477,8 @@ def check(
             and "BHTd" where there are as many heads as queries: say "BTHd" then, if it is
         model: the row of the model of floating point that the kernel claims, a key of
             `exact.kernel_model.KERNEL_MODELS`; one that stores logits may return a rougher `lse`
-        memory: how the kernel got its tensors, so that the message can name mistakes about it: the
-            `Paged` or `Quantized` that it read, what was passed as `placed=`, or the `memory` of a
-            report
+        memory: how the kernel got its tensors, by which `diagnose` compares problems: the `Paged`
+            that it read, or what was passed as `placed=`
         sink_in_lse: whether a sink counts in `lse`
         fully_masked_lse: `lse` of a row that sees no key: -inf, or inf, 0.0 and so on
         max_logit: the largest logit of a visible key, without sinks: of rows (B, H, T_q), or of all
@@ -495,7 +513,7 @@ def examine(
     base: str = "e",
     layout: str | None = None,
     model: str | None = None,
-    memory: Paged | Quantized | Pool | str | None = None,
+    memory: Paged | str | None = None,
     sink_in_lse: bool = True,
     fully_masked_lse: float = -math.inf,
     max_logit: object = None,
@@ -535,14 +553,10 @@ def examine(
     if model is not None:
         kernel_model_named(model)
     require_known("base", base, BASES)
-    if isinstance(memory, Paged):
-        source: Memory | None = memory.pool
-    else:
-        if memory is None and problem.is_strided(type(out).__module__.partition(".")[0]):
-            memory = "strided"
-        if memory is not None and not isinstance(memory, (Pool, Quantized)):
-            require_known("memory", memory, PLACES)
-        source = memory
+    if memory is None and problem.is_strided(type(out).__module__.partition(".")[0]):
+        memory = "strided"
+    if memory is not None and not isinstance(memory, Paged):
+        require_known("memory", memory, PLACES)
     of_lse = None
     if lse is not None:
         wanted = expected_lse(
@@ -560,7 +574,7 @@ def examine(
         found_logit = as_float64(max_logit, "max_logit")
         logit = expected_logits(problem.spec, problem.draft, problem.answer, model)
         of_logits = LogitReport.of(problem, found_logit, *logit)
-    return Report(problem, found, model, source, of_lse, has_out, of_logits, stored)
+    return Report(problem, found, model, memory, of_lse, has_out, of_logits, stored)
 
 
 def _arranged_lse(problem: Problem, lse: Array) -> Array:

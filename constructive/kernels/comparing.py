@@ -1,4 +1,4 @@
-"""Which problems of a kernel fail, and which mistakes lead to all of its outputs."""
+"""Which problems of a kernel fail, and what they have in common."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
@@ -6,11 +6,8 @@ from typing import TypeAlias
 import numpy as np
 
 from constructive.kernels.backward import BackwardReport
-from constructive.kernels.checking import MOST_KINDS, Report, of_kinds, stem
-from constructive.kernels.describe import LseReport
-from constructive.kernels.encodings import Quantized
-from constructive.kernels.inputs import Pool
-from constructive.kernels.mistakes import Memory
+from constructive.kernels.checking import LseReport, Report
+from constructive.kernels.encodings import Paged
 from constructive.support.arrays import Booleans
 
 _MODULI = (2, 8, 16, 64, 128)
@@ -18,15 +15,11 @@ _LISTED = 4  # values of a factor that are shown of each kind
 _PRICE = 0.02  # of the share of problems that a condition has to tell more, for each that is said
 _CONDITIONS = 2
 _MANY = 16  # wrong rows that are described better than a few
-_ASKED = 6  # reports whose names are tried on all others
 AnyReport: TypeAlias = Report | BackwardReport
 
 
 def diagnose(reports: Iterable[AnyReport]) -> tuple[str, ...]:
-    """Return which problems of a kernel fail, then the mistakes that lead to every output.
-
-    Right outputs have to follow from a mistake, too. If there is no such mistake: where and how a
-    wrong output is wrong, as in a report.
+    """Return which problems of a kernel fail, then where and how a wrong output is wrong.
 
     Args:
         reports: of one kernel on several problems, or of one backward pass
@@ -42,20 +35,7 @@ def diagnose(reports: Iterable[AnyReport]) -> tuple[str, ...]:
         wrong = (each.lines[1:-1] for each in backward if not each.passed)
         return *compared, *next(wrong, ())
     given = [each for each in known if isinstance(each, Report)]
-    failed = sorted((each for each in given if each.wrong.any()), key=lambda each: each.is_odd)
-    asked = [each for each in failed if each.is_beyond_rounding]
-    spread = asked[:: -(-len(asked) // _ASKED) or 1]
-    tried: set[str] = set()
-    for report in spread:
-        stems = {stem(each.sentence): each.sentence for each in report.leading if each.is_whole}
-        agreed = set(stems) - tried
-        for other in given:
-            agreed = other.agrees(agreed) if agreed else agreed
-        names = of_kinds(sentence for bare, sentence in stems.items() if bare in agreed)
-        if 0 < len(names) <= MOST_KINDS:
-            every = f" of {len(failed)} wrong outputs" if len(failed) > 1 else ""
-            return *compared, *(f"LIKE: {name} (leads to every row{every})" for name in names)
-        tried |= set(stems)
+    failed = [each for each in given if each.wrong.any()]
     if not failed:
         return (*compared, *_of_lse([each.lse for each in given if each.lse is not None]))
     plainest = min(failed, key=_obscurity)
@@ -73,18 +53,10 @@ def _shared(failed: Sequence[Report], plainest: Report) -> list[str]:
 
 
 def _of_lse(given: Sequence[LseReport]) -> tuple[str, ...]:
-    """Return where and how log-sum-exps are wrong: of a report with a name, or plain words."""
-
-    def is_contradicted(report: LseReport) -> bool:
-        is_in = report.counts_sink
-        return is_in is not None and not all(each.may_have_sink(is_in=is_in) for each in given)
-
+    """Return where and how log-sum-exps are wrong: of a report that knows their parts, if any."""
     wrong = [each for each in given if not each.passed]
-    # What they do with a sink is said only if no other report contradicts it.
-    told = [each for each in wrong if not is_contradicted(each)]
-    if not told:
-        return tuple(f"WHERE: {each.where}" for each in wrong[:1])
-    return tuple(max(told, key=lambda each: bool(each.like)).lines[1:-1])
+    known = [each for each in wrong if each.parts is not None]
+    return tuple((known or wrong)[0].lines[1:-1]) if wrong else ()
 
 
 def _obscurity(report: Report) -> tuple[bool, bool, bool, float]:
@@ -121,8 +93,8 @@ def _words(given: Sequence[AnyReport]) -> dict[str, list[str]]:
         for spec in specs
     ]
     return {
-        "case": [report.problem.case for report in given],
         "memory": [_filled(x.memory if isinstance(x, Report) else None) for x in given],
+        "case": [report.problem.case for report in given],
         "masks": [" and ".join(mask.name for mask in spec.masks) or "none" for spec in specs],
         "options": [
             " and ".join(name for name, value in each.items() if value) or "none"
@@ -133,11 +105,9 @@ def _words(given: Sequence[AnyReport]) -> dict[str, list[str]]:
     }
 
 
-def _filled(memory: Memory | None) -> str:
-    if isinstance(memory, Pool):
-        return "pages beside NaN" if np.isnan(memory.k).any() else "pages beside stale ones"
-    if isinstance(memory, Quantized):
-        return "quantized"
+def _filled(memory: Paged | str | None) -> str:
+    if isinstance(memory, Paged):
+        return "pages beside NaN" if memory.is_beside_nan else "pages beside stale ones"
     return memory or "not said"
 
 

@@ -1,30 +1,331 @@
-"""Facts in words: where an output is wrong, and how what was read differs from what should be."""
+"""Where an output is wrong, and what its wrong rows have read, decoded from the codes of values.
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+Most wrong rows are the value of one key, the right output of another row, or the right output times
+a factor. Others are sums of a few values; these are solved for the weights of keys.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from constructive.exact.formats import FORMATS, nearest
-from constructive.kernels.answer import BASES, LN2, Lse, expected_lse
-from constructive.kernels.facts import SIZES, Condition, Facts, relate, separate, span
-from constructive.kernels.mistakes import LARGEST, Rows
 from constructive.kernels.problem import Problem
-from constructive.support.arrays import Array, Booleans, Integers, first_place
-from constructive.support.errors import ParameterError
+from constructive.support.arrays import Array, Booleans, Integers
+
+# The least description of numbers by others: which rows differ, and where a number comes from.
+
+
+SIZES = (16, 32, 64, 128, 8, 24, 48, 96, 4, 2)  # of blocks, the most usual first
+_VALUES = 3  # numbers that are listed
+_PRICE = 0.03  # of a condition, or of a relation with a block: the share that it has to explain
+_ENOUGH = 0.85  # of numbers that a relation has to explain
+_BY_CHANCE = 1e-3  # at most, that all meant rows have such remainders
+
+
+class Condition(NamedTuple):
+    """What meant rows have in common, and the share that they are of all that have it."""
+
+    words: str
+    share: float
+
+
+def separate(
+    coordinates: Mapping[str, Integers], meant: Booleans, possible: Booleans, most: int = 2
+) -> Condition:
+    """Return the least conditions that all meant rows meet, and few other possible ones.
+
+    Coordinates are numbers of all rows by name, the plainest first. Thresholds are the least and
+    the greatest number of meant rows, so none is searched for.
+    """
+    inside, words, count = possible, [], meant.sum()
+    share = float(count / max(inside.sum(), 1))
+    for _ in range(most):
+        best, said, kept = share + _PRICE, "", inside
+        for order, (name, x) in enumerate(coordinates.items()):
+            price = 0.001 * order + (_PRICE if " mod " in name else 0.0)
+            for condition, those in _conditions(name, x, meant, inside):
+                if " mod " in name and float(those.sum() / inside.sum()) ** count > _BY_CHANCE:
+                    continue  # there are many remainders: a few rows meet some of them
+                worth = count / those.sum() - price
+                if worth > best + 1e-9:
+                    best, said, kept = worth, condition, those
+        if not said:
+            break
+        inside, share = kept, float(count / kept.sum())
+        words.append(said)
+    return Condition(" and ".join(words), share)
+
+
+def _conditions(
+    name: str, x: Integers, meant: Booleans, inside: Booleans
+) -> Iterator[tuple[str, Booleans]]:
+    mine, every = x[meant], x[inside]
+    low, high, least, greatest = mine.min(), mine.max(), every.min(), every.max()
+    if low == least and high == greatest:
+        distinct = np.unique(mine)
+        is_told = 2 * len(distinct) <= len(mine)  # fewer of each are a list, not a condition
+        if is_told and len(distinct) <= _VALUES and not np.isin(every, distinct).all():
+            yield f"{name} = {', '.join(map(str, distinct))}", inside & np.isin(x, distinct)
+    elif low == high:
+        yield f"{name} = {low}", inside & (x == low)
+    elif low > least and high < greatest:
+        yield f"{name} from {low} to {high}", inside & (x >= low) & (x <= high)
+    elif low > least:
+        yield f"{name} >= {low}", inside & (x >= low)
+    else:
+        yield f"{name} <= {high}", inside & (x <= high)
+
+
+def relate(numbers: Integers, coordinates: Mapping[str, Integers]) -> str:
+    """Return what numbers are in words, by coordinates, the simplest first; else some of them."""
+    best, worth, share = "", _ENOUGH, 0.0
+    for price, words, guess in _guesses(numbers, coordinates):
+        now = float((guess == numbers).mean())
+        if now - price > worth:
+            best, worth, share = words, now - price, now
+    if not best:
+        return f"{', '.join(map(str, numbers[:_VALUES]))}, .."
+    return best if share == 1.0 else f"{best} (in {share:.0%})"
+
+
+def _guesses(
+    numbers: Integers, coordinates: Mapping[str, Integers]
+) -> Iterator[tuple[float, str, Integers]]:
+    """Yield the price of a relation, its words and the numbers that it leads to."""
+    yield 0.02, f"{numbers[0]}", np.full_like(numbers, numbers[0])
+    for order, (name, x) in enumerate(coordinates.items()):
+        yield _shifted(name, x, numbers, 0.001 * order)
+        for size in SIZES:
+            start = x // size * size
+            yield _shifted(f"the start of the block of {size} of {name}", start, numbers, _PRICE)
+            yield _shifted(f"{name} mod {size}", x % size, numbers, _PRICE)
+
+
+def _shifted(
+    words: str, x: Integers, numbers: Integers, price: float
+) -> tuple[float, str, Integers]:
+    by = int(np.median(numbers - x))
+    sign = f" {'+' if by > 0 else '-'} {abs(by)}" if by else ""
+    return price + 0.004 * bool(by), f"{words}{sign}", x + by
+
+
+def span(values: Array) -> str:
+    """Return numbers in words: one if they are nearly equal, else the least and the greatest."""
+    low, high = float(values.min()), float(values.max())
+    return (
+        f"{values.mean():.5g}" if high - low <= 2.0**-7 * abs(high) else f"{low:.4g} to {high:.4g}"
+    )
+
+
+CLOSE = 2.0**-6  # ratios that count as equal: wider than a rounding, narrower than one key in 64
+_EXACT = 2.0**-7  # of a sum of values, of its largest entry
+_DECODED, _SOLVED = 256, 16  # wrong rows, and sums among them; spread over all
+_STEPS = 8  # keys that a sum may have more or less than it should
+_KINDS = (*("empty", "odd", "zero", "rounded", "scaled", "key", "row", "columns", "sum"),)
+
+
+@dataclass(frozen=True, eq=False)
+class KeyWeights:
+    """Weights of keys in rows that are sums, one line for each row and key, (N,) each."""
+
+    row: Integers  # of the decoded rows
+    key: Integers  # address among the keys of all sequences and KV heads
+    ratio: Array  # the weight over the one it should have, or over 1, in units of the usual ratio
+    expected: Booleans  # whether it should have weight
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """Wrong rows of an output, decoded: some of them, spread over all."""
+
+    problem: Problem
+    out: Array  # (B, H, T_q, d_v)
+    wrong: Booleans  # (B, H, T_q)
+
+    @cached_property
+    def index(self) -> Integers:
+        """Sequence, head and query of the rows that are decoded, (W, 3)."""
+        return _some(np.argwhere(self.wrong), _DECODED)
+
+    @cached_property
+    def rows(self) -> Array:
+        """Outputs of these rows, (W, d_v)."""
+        return np.asarray(self.out[tuple(self.index.T)])
+
+    @cached_property
+    def wanted(self) -> Array:
+        """What they should be, (W, d_v)."""
+        return np.asarray(self.problem.expected[tuple(self.index.T)])
+
+    @cached_property
+    def ratio(self) -> Array:
+        """Rows over what they should be, (W, d_v)."""
+        with np.errstate(all="ignore"):
+            return self.rows / self.wanted
+
+    @cached_property
+    def kind(self) -> Array:
+        """How each row is wrong, (W,); the first of `_KINDS` that holds."""
+        finite = np.isfinite(self.rows)
+        with np.errstate(all="ignore"):
+            factor = np.abs(self.ratio.mean(1))
+            holds = (
+                self.problem.answer.empty[tuple(self.index.T)],
+                ~finite.all(1),
+                ~self.rows.any(1),
+                np.abs(self.ratio - 1.0).max(1) <= CLOSE,
+                np.ptp(self.ratio, axis=1) <= CLOSE * factor,
+                self.key[0] >= 0,
+                self.other >= 0,
+                np.full(len(self.rows), self.columns[1] > 0),
+            )
+        return np.select(holds, _KINDS[:-1], _KINDS[-1])
+
+    @cached_property
+    def key(self) -> tuple[Integers, Array]:
+        """The address of the key whose value a row is, -1 for none, and times what, (W,) each."""
+        v, spec = self.problem.v, self.problem.spec
+        own = self.index[:, 0] * spec.heads[1] + self.index[:, 1] // spec.group
+        return _multiples(self.rows, v.reshape(-1, v.shape[-1]), own, spec.keys)
+
+    @cached_property
+    def other(self) -> Integers:
+        """The row of all, (B H T_q), whose right output a row is; -1 for none, (W,)."""
+        table = np.nan_to_num(self.problem.expected).reshape(-1, self.rows.shape[1])
+        own = self.index[:, 0] * self.wrong.shape[1] + self.index[:, 1]
+        found, factor = _multiples(self.rows, table, own, self.wrong.shape[2])
+        return np.where(np.abs(factor - 1.0) < _EXACT, found, -1)
+
+    @cached_property
+    def columns(self) -> tuple[int, int]:
+        """The first wrong column and one past the last, if these are a part of all; else 0, 0."""
+        with np.errstate(invalid="ignore"):
+            bad = ~(np.abs(self.rows - self.wanted) <= CLOSE * np.abs(self.wanted))
+        there, width = np.flatnonzero(bad.any(0)), bad.shape[1]
+        if not len(there):
+            return 0, 0
+        first, end = int(there[0]), int(there[-1]) + 1
+        # Columns at both ends may be right by chance, where rows are sums.
+        most = 7 * width // 8 if first == 0 or end == width else width // 2
+        return (first, end) if end - first <= most else (0, 0)
+
+    @cached_property
+    def weights(self) -> KeyWeights:
+        """Weights of keys in some of the rows that are sums."""
+        rows = np.flatnonzero(np.isin(self.kind, ("sum", "key", "rounded", "scaled")))
+        parts = [
+            part for row in _some(rows, _SOLVED) if (part := self._weights(int(row))) is not None
+        ]
+        none = KeyWeights(np.zeros(0, int), np.zeros(0, int), np.zeros(0), np.zeros(0, bool))
+        return KeyWeights(*(np.concatenate([getattr(part, name) for part in (none, *parts)])
+                         for name in ("row", "key", "ratio", "expected")))  # fmt: skip
+
+    def _weights(self, row: int) -> KeyWeights | None:
+        (b, h, i), spec, v = self.index[row], self.problem.spec, self.problem.v
+        right, out, wanted = self.problem.answer.weights[b, h, i], self.rows[row], self.wanted[row]
+        first = (b * spec.heads[1] + h // spec.group) * spec.keys
+        solved = _solved(out, v[b, h // spec.group], right, wanted)
+        if solved is None:  # keys of other sequences and heads
+            right = np.pad(right, (first, v[..., 0].size - first - spec.keys))
+            solved, first = _solved(out, v.reshape(-1, v.shape[3]), right, wanted), 0
+        if solved is None:
+            return None
+        if solved.min() < -CLOSE * np.abs(solved).max():  # a sum by chance: weights are positive
+            return None
+        keys = np.flatnonzero((np.abs(solved) > CLOSE * np.abs(solved).max()) | (right > 0))
+        expected = right[keys] > 0
+        ratio = solved[keys] / np.where(expected, right[keys], 1.0)
+        usual = _usual(ratio, right[keys] * (ratio > CLOSE * ratio.max()))
+        return KeyWeights(np.full(len(keys), row), keys + first, ratio / usual, expected)
+
+
+def _some(rows: Integers, count: int) -> Integers:
+    """Return at most so many rows, spread over all."""
+    at = np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)
+    return np.asarray(rows[np.unique(at)])
+
+
+def _usual(ratio: Array, weights: Array) -> float:
+    """Return the ratio that most keys have, or that of the heaviest; 1 if no right key is read."""
+    kept, weights = ratio[weights > 0.0], weights[weights > 0.0]
+    if not len(kept):
+        return 1.0
+    heaviest = float(kept[weights.argmax()])
+    values, counts = np.unique(np.round(kept / heaviest, 2), return_counts=True)
+    is_common = counts.max() > max(1, counts[values == 1.0].sum())
+    return heaviest * float(values[counts.argmax()]) if is_common else heaviest
+
+
+def _multiples(rows: Array, table: Array, own: Integers, count: int) -> tuple[Integers, Array]:
+    """Return which line of a table each row is a multiple of, and the factor; -1 and 1 for none.
+
+    Rows may have the same output, so the `count` lines of its own are preferred.
+    """
+    table = table.astype(np.float32)
+    rows = np.where(np.isfinite(rows), rows, 0.0)
+    scale = np.maximum(np.abs(rows).max(1, keepdims=True), 1e-30)  # or squares overflow
+    norms = np.maximum(np.linalg.norm(table, axis=1), np.float32(1e-30))
+    close = (rows / scale).astype(np.float32) @ (table / norms[:, None]).T
+    lines = own[:, None] * count + np.arange(count)
+    mine = lines[np.arange(len(rows)), np.take_along_axis(close, lines, axis=1).argmax(1)]
+    found, factor = np.full(len(rows), -1), np.ones(len(rows))
+    for guess in (close.argmax(1), mine):
+        line = table[guess].astype(np.float64)
+        with np.errstate(all="ignore"):
+            times = (rows * line).sum(1) / (line * line).sum(1)
+            away = np.abs(rows - times[:, None] * line).max(1)
+            fits = (away <= _EXACT * np.abs(times)) & rows.any(1)
+        found, factor = np.where(fits, guess, found), np.where(fits, times, factor)
+    return found, factor
+
+
+def _solved(out: Array, values: Array, right: Array, wanted: Array) -> Array | None:
+    """Return weights of keys whose sum of values is a row, or None.
+
+    The weights of few keys are determined by the row; of many, those are found that differ in few.
+    """
+    support = [int(key) for key in np.flatnonzero(right)]
+    if 0 < len(support) <= values.shape[1] - _STEPS:
+        found = _greedy(out, values, support, float(np.abs(out).max()))
+        if found is not None:
+            return found
+    # out = (1 - sum w) wanted + sum w_j v_j
+    found = _greedy(out - wanted, values - wanted, [], float(np.abs(out - wanted).max()))
+    return None if found is None else found + right / max(right.sum(), 1.0) * (1.0 - found.sum())
+
+
+def _greedy(out: Array, lines: Array, basis: list[int], size: float) -> Array | None:
+    """Return weights of lines whose sum is a row: of a basis, and of a few that are added."""
+    atoms = lines - lines.mean(1, keepdims=True)  # what all codes have in common tells nothing
+    norms = np.maximum(np.linalg.norm(atoms, axis=1), 1e-9)
+    rest = out
+    for step in range(_STEPS):
+        if step or not basis:
+            close = np.abs(atoms @ (rest - rest.mean())) / norms
+            close[basis] = -1.0
+            basis = [*basis, int(close.argmax())]
+        part, *_ = np.linalg.lstsq(lines[basis].T, out, rcond=None)
+        rest = out - part @ lines[basis]
+        if np.abs(rest).max() <= _EXACT * size:
+            found = np.zeros(len(lines))
+            found[basis] = part
+            return found
+    return None
+
+
+# The same in words.
+
 
 _ALL, _MANY, _FEW = 0.995, 0.1, 0.01  # shares: all but for chance, of a kind, of keys that are told
 _SAME = 2.0**-7  # of factors that are one
-_TINY = 1e-4  # a part that is shown as one, not as a factor
 _LOST, _MORE = 0.02, 1.06  # of the usual weight: a key with less is lost, one with more counts more
 _TOLD = 0.75  # of the keys that meet a condition
 _OF_CONDITION = 3  # keys that a condition has to tell: fewer may meet one by chance
 _LISTED = 4  # entries and keys that are shown
 _HOW = 3  # lines
-_FLOAT16 = 65504.0  # its largest number
-_UNREAD = "memory that must not be read (padding, unused pages)"
+LARGEST = 88.7  # the exponent at which exp overflows in float32
 _UNKNOWN = "are not a sum of a few values"
 Coordinates = dict[str, Integers]
 
@@ -34,7 +335,6 @@ class Description:
     """Where an output is wrong, and how, by what its wrong rows have read."""
 
     facts: Facts
-    is_beside_nan: bool = False  # whether the kernel was given memory that has NaN in unused places
 
     @cached_property
     def coordinates(self) -> Coordinates:
@@ -58,7 +358,7 @@ class Description:
         }  # fmt: skip
         if problem.draft.level_slot is not None:
             found["logit of the winner"] = np.rint(problem.draft.levels * spec.factor).astype(int)
-        for name in ("query", "key to be read", "last visible key", "head"):
+        for name in ("query", "key to be read", "head"):
             most = 0.6 * (np.max(found[name]) + 1)  # a block of which there are two, nearly
             found |= {f"{name} mod {n}": found[name] % n for n in SIZES if n <= most}
         return {name: np.broadcast_to(x, shape) for name, x in found.items()}
@@ -77,8 +377,8 @@ class Description:
         """The same in words."""
         words, share = self.place
         if not words:
-            return f"{_part(share)} of all rows" if share < 1.0 else "all rows"
-        return f"{f'{_part(share)} of' if share < 1.0 else 'all'} rows with {words}"
+            return f"{part_of(share)} of all rows" if share < 1.0 else "all rows"
+        return f"{f'{part_of(share)} of' if share < 1.0 else 'all'} rows with {words}"
 
     @cached_property
     def how(self) -> tuple[str, ...]:
@@ -89,7 +389,7 @@ class Description:
         for kind, share in shares:
             if share >= _MANY:
                 said = "; ".join(getattr(self, f"_{kind}")(np.flatnonzero(self.facts.kind == kind)))
-                found.append(f"{_part(share)} of them {said}" if share < 1.0 else f"they {said}")
+                found.append(f"{part_of(share)} of them {said}" if share < 1.0 else f"they {said}")
         return tuple(found[:_HOW])
 
     @property
@@ -136,33 +436,18 @@ class Description:
         )
 
     def _odd(self, rows: Integers) -> Iterator[str]:
+        del rows
         yield "are NaN or infinite"
-        level = self._levels(rows).max()
-        if self.is_beside_nan:
-            yield f"they may come from {_UNREAD}"
-        if level > LARGEST:
-            yield f"the largest logit is {level:.4g}: exp overflows unless it is subtracted"
-        else:
-            yield "exp overflows if what is subtracted is not the largest logit of all keys so far"
-        yield f"or {'' if self.is_beside_nan else f'they come from {_UNREAD}, or '}0 / 0"
-        if (most := self.facts.problem.v.max()) > _FLOAT16:
-            yield f"or values are kept in float16: they are up to {most:.4g}"
-
-    def _partly_odd(self, rows: Integers) -> Iterator[str]:
-        there = np.flatnonzero(~np.isfinite(self.facts.rows[rows]).all(0))
-        yield f"are NaN or infinite in columns {there[0]} to {there[-1]} alone"
+        yield "exp overflows if what is subtracted is not the largest logit of all keys so far"
+        yield "or they come from memory that must not be read (padding, unused pages), or 0 / 0"
 
     def _zero(self, rows: Integers) -> Iterator[str]:
         yield "are zero"
-        level = self._levels(rows).min()
+        problem = self.facts.problem
+        level = (problem.draft.levels[tuple(self.facts.index[rows].T)] * problem.spec.factor).min()
         if level < -LARGEST:
             yield f"logits are about {level:.4g}: exp underflows unless the largest is found"
             yield "or they are not written"
-
-    def _levels(self, rows: Integers) -> Array:
-        problem = self.facts.problem
-        levels = problem.draft.levels[tuple(self.facts.index[rows].T)]
-        return np.asarray(levels * problem.spec.factor)
 
     def _rounded(self, rows: Integers) -> Iterator[str]:
         most = float(np.abs(self.facts.ratio[rows] - 1.0).max())
@@ -170,9 +455,7 @@ class Description:
         yield from self._weights(rows)
 
     def _scaled(self, rows: Integers) -> Iterator[str]:
-        factor = self.facts.ratio[rows].mean(1)
-        off = np.abs(factor - 1.0).max()
-        yield f"are right, times {span(factor)}" if off > _TINY else f"are right but for {off:.2g}"
+        yield f"are right, times {span(self.facts.ratio[rows].mean(1))}"
         yield from self._weights(rows)
 
     def _columns(self, rows: Integers) -> Iterator[str]:
@@ -190,14 +473,8 @@ class Description:
         flat = right["head"] * queries + right["query"]
         more: dict[str, Coordinates] = {
             "sequence": {},
-            "head": {
-                f"{heads - 1} - head": heads - 1 - right["head"],
-                "place mod heads": flat % heads,
-            },
-            "query": {
-                f"{queries - 1} - query": queries - 1 - right["query"],
-                "place // heads": flat // heads,
-            },
+            "head": {"place mod heads": flat % heads},
+            "query": {"place // heads": flat // heads},
         }
         words = [
             f"the {name} is {relate(number, {name: right[name], **known})}"
@@ -223,7 +500,6 @@ class Description:
             parts.append(f"the KV head is {relate(g, known)}")
         names = ("key to be read", "last visible key", "first visible key", "query")
         known = {f"the {name}": right[name] for name in names}
-        known["the key on the diagonal"] = Rows(problem, self.facts.index[rows]).at[:, 0]
         known["the last key"] = spec.lengths[1][right["sequence"]] - 1
         if (right["keys to be averaged"] > 1).all():
             parts.append("one of several that should be averaged")
@@ -291,13 +567,12 @@ class Description:
         """Return numbers of keys in rows, and numbers of these rows."""
         problem, right = self.facts.problem, self._of(row)
         b, g, keys = np.unravel_index(where, problem.v.shape[:3])
-        diagonal = Rows(problem, self.facts.index[row]).at[:, 0]
+        diagonal = problem.spec.diagonal[right["sequence"], 0, right["query"], 0]
         known = {
             "the key": keys, "key less query": keys - right["query"],
             "key less the one on the diagonal": keys - diagonal,
             "key less the last visible one": keys - right["last visible key"],
             "key less the first visible one": keys - right["first visible key"],
-            "keys behind it": problem.spec.lengths[1][right["sequence"]] - 1 - keys,
             "sequence of the key less its own": b - right["sequence"],
             "KV head of the key less its own": g - right["KV head"],
             "head": right["head"], "query": right["query"],
@@ -306,277 +581,11 @@ class Description:
         return known | blocks, right
 
 
-def _part(share: float) -> str:
+def part_of(share: float) -> str:
+    """Return a share of rows in words."""
     return "nearly all" if share > _ALL else f"{share:.0%}"
 
 
 def _entries(row: Array) -> str:
     numbers = ", ".join(f"{value:.6g}" for value in row[:_LISTED])
     return f"[{numbers}{', ..' if len(row) > _LISTED else ''}]"
-
-
-# What is wrong with log-sum-exps: where, and which sum of their two parts they are.
-
-
-_LSE_CLOSE = 2.0**-12  # of a sum of the parts of a log-sum-exp
-_MOST_LOG = 60.0  # of what was added, as the logarithm of a number that is told
-_FEW_VALUES = 2  # of log-sum-exps, which those of other rows may have by chance
-_OF_SINK = {
-    False: "leave the sink out (sink_in_lse=False says that they do)",
-    True: "count the sink (sink_in_lse=True says that they do)",
-}
-_SHORT = ("bfloat16", "float16")  # formats that one may have been stored in
-
-
-class Beside(ABC):
-    """A report on what was returned beside an output."""
-
-    @cached_property
-    @abstractmethod
-    def wrong(self) -> Booleans:
-        """What no admissible kernel returns."""
-
-    @property
-    def passed(self) -> bool:
-        """Whether all are right."""
-        return not self.wrong.any()
-
-    @property
-    def first(self) -> tuple[int, ...]:
-        """The first wrong one."""
-        return first_place(self.wrong)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LseReport(Beside):
-    """What is wrong with log-sum-exps."""
-
-    problem: Problem
-    lse: Array  # (B, H, T_q)
-    wanted: Lse
-
-    @cached_property
-    def wrong(self) -> Booleans:
-        """Rows whose log-sum-exp no admissible kernel returns, (B, H, T_q)."""
-        wanted = self.wanted
-        with np.errstate(invalid="ignore"):
-            near = np.abs(self.lse - wanted.expected) <= wanted.slack * (1.0 + 2.0**-40)
-        same = (
-            near | (self.lse == wanted.expected) | (np.isnan(self.lse) & np.isnan(wanted.expected))
-        )
-        return np.asarray(self.problem.answer.checked & ~same)
-
-    @property
-    def where(self) -> str:
-        """Which rows are wrong, in words."""
-        return Description(Facts(self.problem, self.problem.expected, self.wrong)).where
-
-    @cached_property
-    def how(self) -> tuple[str, ...]:
-        """How they are wrong: rows without keys, what is not finite, and all others."""
-        empty, finite = self.problem.answer.empty, np.isfinite(self.lse)
-        found, count = [], self.wrong.sum()
-        for rows, say in (
-            (self.wrong & empty, self._empty), (self.wrong & ~empty & ~finite, self._odd),
-            (self.wrong & ~empty & finite, self._finite),
-        ):  # fmt: skip
-            if rows.any():
-                who = "they" if rows.sum() == count else f"{_part(rows.sum() / count)} of them"
-                found.append(f"{who} {say(rows)}")
-        return tuple(found)
-
-    def _empty(self, rows: Booleans) -> str:
-        values = ", ".join(f"{each:g}" for each in np.unique(self.lse[rows])[:3])
-        asked = self.wanted.expected[rows][0]
-        return f"see no key and are {values}, not {asked:g} (fully_masked_lse= says what is asked)"
-
-    def _odd(self, rows: Booleans) -> str:
-        levels = self.wanted.level[rows]
-        return f"are NaN or infinite; logits of their winners are {span(levels)}"
-
-    def _finite(self, rows: Booleans) -> str:
-        found, wanted = self.lse[rows], self.wanted.expected[rows]
-        if (np.abs(found - wanted) <= self._close(wanted)).all():
-            return f"are right but for {np.abs(found - wanted).max():.2g}: some roundings more"
-        for name in _SHORT:
-            if (np.abs(nearest(wanted, FORMATS[name]) - found) <= self._close(wanted)).all():
-                return f"are right but for a rounding to {name}"
-        if self.counts_sink is not None:
-            return _OF_SINK[self.counts_sink]
-        if self.parts is not None:
-            return f"are {self._sum()} (L the logit of the winner, n the number of winners)"
-        for words, other in self._moved():
-            is_told = len(np.unique(other[rows])) > _FEW_VALUES  # else it may be by chance
-            if is_told and (np.abs(found - other[rows]) <= self._close(other[rows])).all():
-                return f"are those of {words}"
-        off = span(found - wanted)
-        return f"are {span(found)}, and should be {span(wanted)}: they are off by {off}"
-
-    @cached_property
-    def counts_sink(self) -> bool | None:
-        """Whether all finite log-sum-exps, right ones too, count the sink, or none; else None."""
-        if self.problem.sinks is None:
-            return None
-        return next((is_in for is_in in _OF_SINK if self.may_have_sink(is_in=is_in)), None)
-
-    def may_have_sink(self, *, is_in: bool) -> bool:
-        """Whether all finite log-sum-exps may be those with the sink, or without."""
-        problem = self.problem
-        if problem.sinks is None:
-            return True
-        other = expected_lse(
-            problem.spec, problem.draft, problem.answer, problem.sinks, base=self.wanted.base,
-            sink_in_lse=is_in,
-        ).expected  # fmt: skip
-        rows = problem.answer.checked & ~problem.answer.empty & np.isfinite(self.lse)
-        return bool((np.abs(self.lse - other)[rows] <= self._close(other[rows])).all())
-
-    @staticmethod
-    def _close(wanted: Array) -> Array:
-        return np.asarray(2.0**-18 * (1.0 + np.abs(wanted)))
-
-    @cached_property
-    def parts(self) -> tuple[float, float, float] | None:
-        """Factors of L and log n, and what is added, that lead to all finite wrong rows, or None.
-
-        A factor is NaN where its part is 0 in these rows.
-        """
-        rows = self.wrong & ~self.problem.answer.empty & np.isfinite(self.lse)
-        level, log = self.wanted.level[rows], np.log(np.maximum(self.wanted.total[rows], 1.0))
-        one, found = BASES[self.wanted.base], self.lse[rows]
-        columns = {"level": level / one, "log": log / one}
-        kept = {name: each for name, each in columns.items() if each.any()}
-        if all(np.ptp(each) > 0.0 for each in kept.values()):  # else it is a part of the others
-            kept["more"] = np.ones_like(found)
-        if not kept or len(found) <= len(kept) or np.ptp(found) == 0.0:
-            return None
-        table = np.stack(list(kept.values()), axis=-1)
-        solved, _, rank, _ = np.linalg.lstsq(table, found, rcond=None)
-        off = np.abs(table @ solved - found)
-        # As many factors as there are different rows lead to whatever these are.
-        is_free = rank < len(kept) or len(np.unique(table, axis=0)) <= len(kept)
-        if is_free or not (off <= self._close(found)).all():
-            return None
-        by_name = dict(zip(kept, map(float, solved), strict=True))
-        more, nan = by_name.get("more", 0.0), float("nan")
-        more = more if abs(more) > _LSE_CLOSE else 0.0
-        return by_name.get("level", nan), by_name.get("log", nan), more
-
-    def _sum(self) -> str:
-        of_level, of_log, more = self.parts or (0.0, 0.0, 0.0)
-        terms = [
-            f"{factor:.4g} {name}".removeprefix("1 ")
-            for factor, name in ((of_level, "L"), (of_log, "log n"))
-            if abs(factor) > _LSE_CLOSE
-        ]  # fmt: skip
-        if more:
-            count = float(np.exp(min(abs(more) * BASES[self.wanted.base], _MOST_LOG)))
-            said = f" (log {count:.4g})" if abs(count - round(count)) < _LSE_CLOSE * count else ""
-            terms.append(f"{more:.4g}{said}")
-        return " + ".join(terms) or "0"
-
-    @property
-    def like(self) -> str:
-        """Which base leads to these factors, or ""."""
-        if self.parts is None or self.parts[2]:
-            return ""
-        other = {"e": "2", "2": "e"}[self.wanted.base]
-        c = 1.0 / LN2 if other == "2" else LN2
-        names = {
-            (c, c): f"it is in base {other}",
-            (1.0, c): f"the logarithm is in base {other}, the maximum is not",
-            (c, 1.0): f"the maximum is in base {other}, the logarithm is not",
-        }  # fmt: skip
-        for factors, name in names.items():
-            if np.allclose(self.parts[:2], factors, rtol=2.0**-9, atol=2.0**-9):
-                return name
-        return ""
-
-    def _moved(self) -> Iterator[tuple[str, Array]]:
-        wanted = self.wanted.expected
-        for axis, word in ((2, "query"), (1, "head"), (0, "sequence")):
-            yield f"the {word} before", np.roll(wanted, 1, axis)
-            yield f"the next {word}", np.roll(wanted, -1, axis)
-        yield "(B, T_q, H), read as (B, H, T_q)", wanted.swapaxes(1, 2).reshape(wanted.shape)
-
-    @property
-    def lines(self) -> list[str]:
-        """The report, line by line."""
-        checked = int(self.problem.answer.checked.sum())
-        if self.passed:
-            return [f"{self.problem}: {checked} log-sum-exps are right"]
-        b, h, i = self.first
-        wanted, level = self.wanted.expected[b, h, i], self.wanted.level[b, h, i]
-        like = self.like
-        return [
-            f"{self.problem}: {int(self.wrong.sum())} of {checked} log-sum-exps are wrong",
-            f"WHERE: {self.where}",
-            *(f"HOW: {line}" for line in self.how),
-            *([f"LIKE: {like}"] if like else []),
-            f"for example sequence {b}, head {h}, query {i} is {self.lse[b, h, i]:.8g}, not "
-            f"{wanted:.8g} (L = {level:g}, n = {self.wanted.total[b, h, i]:.4g})",
-        ]
-
-
-# What is wrong with the largest logits, of rows or of heads.
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LogitReport(Beside):
-    """What is wrong with largest logits."""
-
-    problem: Problem
-    found: Array  # (B, H, T_q), or the largest of all rows of a head, (B, H) or (H,)
-    wanted: Array  # of that shape; NaN where it is not known
-    slack: Array
-
-    @classmethod
-    def of(cls, problem: Problem, found: Array, wanted: Array, slack: Array) -> "LogitReport":
-        """Return the report, of rows or of the largest of all rows of a head."""
-        spec = problem.spec
-        exists = np.broadcast_to(spec.rows()[:, None], wanted.shape)
-        wanted = np.where(exists, wanted, -np.inf)
-        slack = np.where(exists, slack, 0.0)
-        if found.ndim < wanted.ndim:
-            axes = (2,) if found.shape == wanted.shape[:2] else (0, 2)
-            wanted, slack = wanted.max(axes), slack.max(axes)
-        if found.shape != wanted.shape:
-            rows = (spec.batch, spec.heads[0], spec.queries)
-            raise ParameterError(
-                f"max_logit has shape {found.shape}",
-                witness=found.shape,
-                suggestion=f"{rows} for rows, {rows[:2]} or {rows[1:2]} for heads",
-            )
-        return cls(problem, found, wanted, slack)
-
-    @cached_property
-    def wrong(self) -> Booleans:
-        """Which of them no admissible kernel returns."""
-        with np.errstate(invalid="ignore"):
-            near = np.abs(self.found - self.wanted) <= self.slack
-        return np.asarray(~(near | (self.found == self.wanted) | np.isnan(self.wanted)))
-
-    @property
-    def where(self) -> str:
-        """Which are wrong, in words."""
-        return f"{int(self.wrong.sum())} of {self.wrong.size} largest logits"
-
-    @property
-    def how(self) -> tuple[str, ...]:
-        """How they are wrong: of a hidden key, or off by something else."""
-        problem, found, wanted = self.problem, self.found[self.wrong], self.wanted[self.wrong]
-        if self.found.ndim == problem.visible.ndim - 1:
-            spec = problem.spec
-            k = np.repeat(problem.k, spec.group, 1)
-            every = problem.q @ k.swapaxes(-1, -2) * spec.factor
-            every = every if problem.bias is None else every + problem.bias
-            if (np.abs(every.max(-1)[self.wrong] - found) <= _SAME * (1.0 + np.abs(found))).all():
-                return ("they are those of all keys, hidden ones too",)
-        return (f"they are {span(found)}, and should be {span(wanted)}",)
-
-    @property
-    def lines(self) -> list[str]:
-        """The report, line by line."""
-        if self.passed:
-            return [f"{self.problem}: {self.wrong.size} largest logits are right"]
-        return [f"{self.problem}: {self.where} are wrong", *(f"HOW: {line}" for line in self.how)]

@@ -1,4 +1,4 @@
-"""Enclosures of attention by Theorem 17 (proofs/19-kernels.md), in the order of its proof.
+"""Enclosures of attention by Theorem 17 (proofs/27-kernel-intervals.md), in the order of its proof.
 
 `read` takes the inputs, `pieces` cuts rows, `LogitErrors`, `weights` and `averages` bound errors
 one after the other, and `enclose` puts it together.
@@ -323,7 +323,7 @@ class LogitErrors:
         tanh = (1.0 + model.tanh_error) * (1.0 + model.unit) ** 6 * stored**2 * entry
         self._tanh = tanh * (1.0 + OWN_EXP) - 1.0
         # Five losses an entry, two a rescaling and 14 more, stretched by constants, and less than
-        # doubled by later errors; eight of storage, and two an entry (page 19).
+        # doubled by later errors; eight of storage, and two an entry (page 27).
         lost = 32.0 * (width + keys) * STRETCH * model.smallest
         lost += 8.0 * width * model.stored_tiny * model.stores_logits
         both = (1.0 + q) * (1.0 + k) * (1.0 + given.scale)

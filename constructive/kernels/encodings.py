@@ -4,7 +4,6 @@ An encoding has the arrays that a kernel takes, and `problem`: `check(encoding.p
 outputs are still known is in proofs/19-kernels.md (Propositions 23, 25 and 27).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -71,10 +70,10 @@ class Scaled:
     place: Integers  # (B, G, T_k, d) which scale an entry has
     kind: Kind
 
-    def real(self, scale: Array | None = None) -> Array:
-        """Return the numbers times their scales, or times others."""
-        scale = self.scale if scale is None else scale
-        return np.asarray(self.numbers * scale.ravel()[self.place])
+    @property
+    def real(self) -> Array:
+        """The numbers times their scales."""
+        return np.asarray(self.numbers * self.scale.ravel()[self.place])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -154,7 +153,7 @@ class Quantized:
         turn = (spec.seed + list(CASES).index(problem.case)) % 2
         for shift in (_SHIFT, -_SHIFT)[:: 1 - 2 * turn]:
             keys = _scaled_keys(problem, chosen, k, shift, page_size)
-            real_k = keys.real()
+            real_k = keys.real
             q = problem.q * (np.abs(problem.k).max() / np.abs(real_k).max())
             q_scale = 1.0
             if spec.inputs.digits < spec.output.digits:  # float8: its largest power of two is 2^8
@@ -169,7 +168,7 @@ class Quantized:
             )
         values = _scaled_values(problem, chosen, v, page_size)
         how = f"form={form!r}, k={k!r}, v={v!r}"
-        real = problem.with_numbers(q, real_k, values.real(), f"Quantized.of({{}}, {how}).problem")
+        real = problem.with_numbers(q, real_k, values.real, f"Quantized.of({{}}, {how}).problem")
         return cls(
             real,
             converted(q / q_scale, library, device, spec.dtype),
@@ -180,26 +179,6 @@ class Quantized:
             converted(values.scale, library, device, "float32"),
             form, keys, values, page_size,
         )  # fmt: skip
-
-    def mistakes(self) -> Iterator[tuple[str, Array | None, Array | None]]:
-        """Yield names of mistakes with scales, and the keys and values that are read then."""
-        both = {"k_scale": self.stored_k, "v_scale": self.stored_v}
-        for name, own in both.items():
-            scales = {
-                "is not applied": np.ones_like(own.scale),
-                "is applied twice": own.scale**2,
-                "is that of the first group": np.full_like(own.scale, own.scale.flat[0]),
-                "is that of the next group": np.roll(own.scale, -1),
-                "is that of the group before": np.roll(own.scale, 1),
-            }
-            for words, scale in scales.items():
-                read = own.real(scale)
-                is_k = name == "k_scale"
-                yield f"{name} {words}", read if is_k else None, None if is_k else read
-        if self.stored_k.kind == self.stored_v.kind != "channel":
-            k, v = self.stored_k, self.stored_v
-            if k.scale.shape == v.scale.shape:
-                yield "k_scale and v_scale are exchanged", k.real(v.scale), v.real(k.scale)
 
 
 def _require_quantizable(problem: Problem, form: str) -> None:
@@ -327,6 +306,11 @@ class Paged:
     kv: Tensor = None
     k_scale: Tensor = None
     v_scale: Tensor = None
+
+    @property
+    def is_beside_nan(self) -> bool:
+        """Whether places that no kernel may read are NaN."""
+        return bool(np.isnan(self.pool.k).any())
 
     @classmethod
     def of(

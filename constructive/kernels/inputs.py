@@ -211,7 +211,7 @@ _LIBRARIES: dict[str, Callable[[Tensor, str, str], Tensor]] = {
 # How arrays lie in memory: alone, inside larger arrays, or with gaps between their rows.
 #
 # What lies around and between the numbers is NaN, so a kernel that reads it shows it; in `spread`
-# it is rows of the array itself, so that what a kernel without strides reads can be told.
+# it is rows of the array itself, so that HOW says which ones a kernel without strides reads.
 
 
 _MARGIN = 3  # Places around an array that is surrounded, on each side of each axis
@@ -226,14 +226,6 @@ class Place:
     whole: Callable[[Array], Array]
     # returns the array, of memory in numpy or torch; or a copy of it in jax
     view: Callable[[Tensor], Tensor]
-
-    def flat(self, array: Array) -> Array:
-        """Return what a kernel reads that takes an array as contiguous, whatever its strides."""
-        whole = self.whole(array)
-        address = self.view(whole).ctypes.data - whole.ctypes.data
-        memory = whole.ravel()[address // whole.itemsize :][: array.size]
-        found = np.pad(memory, (0, array.size - memory.size), constant_values=np.nan)
-        return found.reshape(array.shape)
 
 
 def _surrounded(array: Array) -> Array:

@@ -1,8 +1,8 @@
 """Intervals that contain the output of every admissible evaluation of attention.
 
-Theorem 17 (proofs/19-kernels.md) says how far an output may be from the exact one before its last
-rounding, by the numbers of a model (`exact.kernel_model`); rounding is monotone, so both ends are
-rounded. `kernels.enclosure` computes them.
+Theorem 17 (proofs/27-kernel-intervals.md) says how far an output may be from the exact one before
+its last rounding, by the numbers of a model (`exact.kernel_model`); rounding is monotone, so both
+ends are rounded. `kernels.enclosure` computes them.
 """
 
 from dataclasses import dataclass, replace

@@ -36,7 +36,6 @@ _GAP = 100.0  # more than 60 + log k, in both bases
 _FAINT = 2.0**-60  # what a state that is as far below adds
 _CODES = 4  # sizes of values; two entries tell 16 states
 _LISTED = 3  # values of a log-sum-exp that are listed
-_CLOSE = 2.0**-6  # of a merge by other weights
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -336,9 +335,6 @@ class MergeReport:
         found = self.out[rows]
         if not np.isfinite(found).all(-1).any():
             return "NaN or infinite"
-        for index, out in enumerate(self.merge.outs):
-            if np.array_equal(found, out[rows]):
-                return f"that of state {index}"
         return "0" if not found.any() else _off(found, self.merge.out[rows])
 
     def _read_lse(self, lse: Array, rows: Booleans) -> str:
@@ -346,35 +342,12 @@ class MergeReport:
         few = len(values) <= _LISTED
         return " or ".join(values) if few else _off(lse[rows], self.merge.lse[rows])
 
-    @property
-    def like(self) -> str:
-        """What leads to every output, right ones too, or ""."""
-        rows = self.merge.kind != _EMPTY
-        if not (self.wrong[0] & rows).any():
-            return ""
-        one = BASES[self.merge.base]
-        other = "2" if self.merge.base == "e" else "e"
-        lses = self.merge.lses
-        for words, given, base in (
-            (f"lse are taken for base {other}", lses, BASES[other]),
-            ("all states weigh the same", np.zeros_like(lses), one),
-            ("weights are those of the states in reverse", lses[::-1], one),
-            ("an lse of 0 counts as empty", np.where(lses == 0.0, -np.inf, lses), one),
-            ("an empty state counts with an lse of 0", np.where(np.isneginf(lses), 0.0, lses), one),
-        ):
-            made = _averaged(_weights(given, base), self.merge.outs)
-            with np.errstate(invalid="ignore"):
-                if (np.abs(made - self.out)[rows] <= _CLOSE * made[rows]).all():
-                    return words
-        return ""
-
     def __str__(self) -> str:
-        (token, head), like = self.first, self.like
+        token, head = self.first
         said = ", ".join(f"{each:g}" for each in self.merge.lses[:, token, head])
         return "\n  ".join([
             f"{self.merge}: {self.rows.sum()} of {self.rows.size} rows are wrong",
             *(f"WHERE: {line}" for kind in range(len(KINDS)) for line in self._of_kind(kind)),
-            *([f"LIKE: {like}"] if like else []),
             f"for example token {token}, head {head}: states {said}",
         ])  # fmt: skip
 

@@ -43,9 +43,7 @@ class Run:
         """What came out, in a sentence."""
         if self.report is None or self.outcome == "exact":
             return self.reason or self.outcome
-        explanations = self.report.explanations
-        sentences = [explanation.sentence for explanation in explanations[:1]]
-        return (sentences or self.report.how[:1] or ["wrong"])[0]
+        return self.report.how[0]
 
 
 @dataclass(frozen=True)

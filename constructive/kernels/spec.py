@@ -269,19 +269,15 @@ class Spec:
         mask = self.mask(Causal) or self.mask(Window) or self.mask(Chunked)
         return self.grid.diagonal("bottom-right" if mask is None else mask.alignment)
 
-    def visible(self, but: Mask | None = None) -> Booleans:
+    def visible(self) -> Booleans:
         """Return which keys each query may see, (B, 1 or H, T_q, T_k).
-
-        Args:
-            but: a mask that is left out; the grid stays as it is
 
         Example:
             >>> Spec(batch=2, queries=3, keys=4).visible().shape
             (2, 1, 3, 4)
         """
-        masks = [mask for mask in self.masks if mask is not but]
         every: Booleans = np.ones((self.batch, 1, 1, 1), dtype=np.bool_)
-        return every & self.grid.visible(masks)
+        return every & self.grid.visible(self.masks)
 
     def rows(self) -> Booleans:
         """Return which queries exist, (B, T_q): all but those beyond the length of a sequence.

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,10 +84,10 @@ class HeadRecipe:
 
     examples: Integers | None
     sharpness: float
-    u: Array
-    w: Array
-    keys: Array
-    queries: Array
+    u: Array = field(repr=False)
+    w: Array = field(repr=False)
+    keys: Array = field(repr=False)
+    queries: Array = field(repr=False)
 
     @property
     def W_star(self) -> Array:  # noqa: N802 - its name in the proofs
@@ -118,6 +118,11 @@ class Memorizer(Rebuilt, Shown):
     saturating: Array | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.record, BuildRecord | TrainedRecord):
+            raise ParameterError(
+                f"the record is {with_article(type(self.record).__name__)}",
+                suggestion="TrainedRecord(source, scalar_targets=False, constant=False)",
+            )
         require_single_target(self.layer.target_dim, scalar_targets=self.record.scalar_targets)
         require_classes(self.record.classes, self.layer.target_dim)
         if self.saturating is not None:

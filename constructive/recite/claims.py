@@ -8,16 +8,14 @@ import numpy as np
 from constructive import checker
 from constructive.certificates.certificate import DECODER_FORMAT, Described
 from constructive.certificates.certify import ClaimFamily, describe_arrays
-from constructive.certificates.claims import rank
 from constructive.certificates.claims.kind import CertifyOptions, ClaimKind, Subject
-from constructive.certificates.claims.layers import Proposed, claim_of
+from constructive.certificates.claims.layers import Proposed, claim_of, judged_rank
 from constructive.exact.directed import at_least
 from constructive.exact.softmax import Point, VanishingDenominatorError
 from constructive.layers import residues
 from constructive.layers.residues import Search
 from constructive.recite.corpus import Text
-from constructive.recite.decoder import Decoder
-from constructive.recite.margins import judged, model_of
+from constructive.recite.decoder import Decoder, judged, model_of
 from constructive.support.arrays import Array, Integers
 from constructive.support.files import digest
 from constructive.support.verdict import Claim, Evidence
@@ -73,7 +71,7 @@ class DecoderRank(ClaimKind):
             return residues.search_rows(some, *rows, rng)
 
         more = "more heads, or every=True for few parameters"
-        return claim_of(*rank.prove(about, rows, rng, search, more))
+        return claim_of(*judged_rank(about, rows, rng, search, more))
 
 
 class Recites(OfDecoder):

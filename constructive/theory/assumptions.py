@@ -21,9 +21,10 @@ from functools import partial
 import numpy as np
 from rich.table import Table
 
+from constructive import checker
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import require_examples
-from constructive.exact import dyadic, verified
+from constructive.exact import dyadic, modular
 from constructive.exact.directed import percent
 from constructive.support.arrays import Array, Booleans, Integers, checked_matrix, row_chunks
 from constructive.support.errors import (
@@ -36,11 +37,9 @@ from constructive.support.errors import (
     shown,
 )
 from constructive.support.tables import Sheet, Shown, new_table
-from constructive.support.verdict import Claim, Verdict
-from constructive.support.work import counted, in_pieces
-from constructive.theory import grouping
-from constructive.theory.bounds import RANK_ONE, heads_needed
-from constructive.theory.grouping import consecutive, group_sizes
+from constructive.support.verdict import Claim, Evidence, Verdict, pack
+from constructive.support.work import counted, in_pieces, report, workers
+from constructive.theory.bounds import RANK_ONE, Groups, consecutive, group_sizes, heads_needed
 from constructive.theory.kruskal import (
     DependentContext,
     KruskalRank,
@@ -114,7 +113,7 @@ def affordable(vectors: Array, size: int, *, budget: float = 1.0, seed: int = 0)
     seconds = _DRAWN + size * size * (width + size / 3) / _CHOLESKY
     if size > dyadic.BATCHED:
         drawn = vectors[_draw(len(vectors), size, _PILOT, rng)]
-        if 2 * np.count_nonzero(verified.independent(verified.scaled(drawn))) < _PILOT:
+        if 2 * np.count_nonzero(dyadic.independent_in_floats(dyadic.scaled_rows(drawn))) < _PILOT:
             seconds *= 1.0 + _ELIMINATION
     allowed = _SECONDS * budget
     subsets = max(_FEWEST, int(min(allowed / seconds, SUBSETS)))
@@ -159,7 +158,7 @@ def dependent_share(
     vectors = _checked(vectors, size)
     parts = [part.stop - part.start for part in row_chunks(subsets, 8 * size * vectors.shape[1])]
     batches = list(zip(parts, np.random.SeedSequence(seed).spawn(len(parts)), strict=True))
-    scaled = None if _all_dependent(vectors, size) else verified.scaled(vectors)
+    scaled = None if _all_dependent(vectors, size) else dyadic.scaled_rows(vectors)
     judge = partial(_dependent_among, vectors, scaled, size)
     pieces = in_pieces(judge, batches, subsets * size**3.0)
     judged = list(counted(f"random subsets of {size}", pieces, len(batches)))
@@ -197,7 +196,7 @@ def _all_dependent(vectors: Array, size: int) -> bool:
     """Whether a combination of all columns is known to be zero, so that no d are independent."""
     if (
         size != vectors.shape[1]
-        or verified.independent(verified.scaled(vectors[:size])[np.newaxis])[0]
+        or dyadic.independent_in_floats(dyadic.scaled_rows(vectors[:size])[np.newaxis])[0]
     ):
         return False
     columns = dyadic.seemingly_dependent(vectors.T)
@@ -212,7 +211,7 @@ def _dependent_among(
 ) -> tuple[Integers, Booleans]:
     """Return, of a number of random subsets, the dependent and undecided ones, and which are these.
 
-    scaled: the vectors as `verified` takes them; None where all subsets are dependent
+    scaled: the vectors as `independent_in_floats` takes them; None where all subsets are dependent
     """
     number, seed = batch
     rng = np.random.default_rng(seed)
@@ -370,7 +369,7 @@ def check(
     if num_heads is not None:
         RANK_ONE.plan(dataset, num_heads)  # or refuse
         groups = consecutive(group_sizes(total, num_heads))
-        claim = grouping.prove(dataset, groups, np.random.default_rng(seed))
+        claim = prove_grouping(dataset, groups, np.random.default_rng(seed))
 
     def estimate(count: int) -> Estimate:
         drawn, exact = subsets, None
@@ -393,3 +392,86 @@ def check(
         num_heads=num_heads,
         grouping=claim,
     )
+
+
+# The claim *grouping*, of Theorems 1 and 2, says:
+#
+# - Every context has rank n.
+# - The queries of every group S are independent.
+# - But for the first head, no query of another group lies in the span of S. (The first head takes r
+#   examples, one more than the others, and has no earlier example to saturate on.)
+#
+# *Proof modulo a prime p.* Scale the data by a power of two, so that they are integers. A matrix of
+# rank k modulo p has rank at least k. Let S be independent modulo p, and let a vector v be
+# orthogonal to S but not to e modulo p. Then e is not in the rational span of S: otherwise D e =
+# sum_i C_i e_i with integers of gcd 1, and modulo p either D != 0, so that e.v = 0, or D = 0, so
+# that S is dependent. QED
+#
+# What is proposed here is one v for each head but the first; a random one serves all other queries
+# at once with probability 1 - T/p. Where the checker sees nothing for the claim, it gets integers
+# that show a dependence, if there is one over the rational numbers.
+
+_ATTEMPTS = 8  # Random normals that are tried for a group
+
+
+def prove_grouping(dataset: Dataset, groups: Groups, rng: np.random.Generator) -> Claim:
+    """Prove or refute the claim for groups (start, stop) of consecutive examples."""
+    about = checker.layer({}, dataset.arrays, jobs=workers(), tell=report)
+    return judged_grouping(dataset, propose_grouping(dataset, groups, rng), about)
+
+
+def judged_grouping(dataset: Dataset, evidence: Evidence, about: checker.Layer) -> Claim:
+    """Let the checker judge evidence, and what there is against it where it saw nothing for it."""
+    found = checker.verify("grouping", evidence, about)
+    if found.verdict == checker.UNDECIDED and found.witness is not None:
+        evidence |= _dependence(dataset, evidence["groups"], found.witness)
+        found = checker.verify("grouping", evidence, about)
+    verdict, proof = Verdict[found.verdict], evidence if found.verdict == checker.PROVED else {}
+    return Claim("grouping", found.statement, verdict, found.detail, found.witness, proof)
+
+
+def propose_grouping(dataset: Dataset, groups: Groups, rng: np.random.Generator) -> Evidence:
+    """Return vectors that are orthogonal to the queries of one group alone, modulo a prime."""
+    prime = next(modular.safe_primes())
+    queries = modular.residues(dataset.queries, prime)
+    normals = np.zeros((len(groups), dataset.width))
+    for head, (start, stop) in enumerate(groups):
+        for _ in range(_ATTEMPTS if head and start < stop <= len(queries) else 0):
+            free = modular.random_residues(rng, (dataset.width, 1), prime)
+            normals[head] = modular.null_vector(queries[start:stop], prime, free)[1]
+            outside = modular.product(queries, normals[head, :, None].copy(), prime) != 0
+            if np.delete(outside, np.s_[start:stop]).all():
+                break
+    return {
+        "prime": prime,
+        "groups": [list(group) for group in groups],
+        "normals": pack(normals.astype(np.int64) % prime),
+    }
+
+
+def _dependence(dataset: Dataset, groups: list[list[int]], place: tuple[str, int]) -> Evidence:
+    """Return tokens of a context, or queries, that are dependent, with integers; or nothing."""
+    of, at = place
+    if of == "contexts":
+        rows, members = dataset.contexts if dataset.shared_context else dataset.contexts[at], [at]
+        found = dyadic.dependency(rows)
+    else:
+        start, stop = groups[at]
+        own, others = [*range(start, stop)], [*range(start), *range(stop, len(dataset.queries))]
+        found, members = None, own
+        for more in [[], *([other] for other in (others if of == "span" else []))]:
+            tried = [*own, *more]
+            if dyadic.rank(dataset.queries[tried]) < len(tried):
+                found = dyadic.dependency(dataset.queries[tried])
+                members = [tried[row] for row in found.rows] if found else []
+                break
+        rows = dataset.queries[members]
+    if found is None:
+        return {}
+    unit = np.lcm.reduce([c.denominator for c in found.coefficients], dtype=object)
+    whole = [int(c * unit) for c in found.coefficients]
+    if of == "contexts":
+        vector = dict(zip(found.rows, whole, strict=True))
+        whole = [vector.get(row, 0) for row in range(len(rows))]
+    examples = [int(member) for member in members]
+    return {"dependence": {"of": of, "examples": examples, "vector": [hex(x) for x in whole]}}

@@ -4,11 +4,14 @@ Nothing here looks at data. Symbols: H heads, n tokens in a context, d the width
 head dimension, d_v the value dimension, T examples, r = min(n, d_h).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Literal
 
 from constructive.data.shapes import ExampleShapes
 from constructive.support.errors import (
+    AssumptionError,
     CapacityError,
     ParameterError,
     physical_memory,
@@ -124,6 +127,18 @@ class Plan:
     capacity: int  # the number of examples it holds
 
 
+def require_ranks(shapes: ExampleShapes) -> None:
+    """Raise AssumptionError where no context has rank n: for n > d."""
+    size, width = shapes.context_size, shapes.width
+    if size > width:
+        raise AssumptionError(
+            f"contexts of n={size} tokens in d={width} dimensions have rank at most {width}; "
+            "Assumption 2 needs rank n",
+            witness=size,
+            suggestion=f"at most n={width} tokens",
+        )
+
+
 @dataclass(frozen=True)
 class TheoremHeads:
     """The heads of a theorem, and what it says of them."""
@@ -144,6 +159,7 @@ class TheoremHeads:
 
         Without d_h a head is as wide as it can use: n, or 1 if of rank one.
         """
+        require_ranks(shapes)
         num_examples, context_size = shapes.num_examples, shapes.context_size
         if head_dim is None:
             head_dim = 1 if self.rank_one else context_size
@@ -252,3 +268,25 @@ def require_heads(num_heads: int, num_examples: int, each: int) -> None:
 
 def _count(number: int) -> str:
     return f"{number:,}" if number < _SHORT else "more than 10^30"
+
+
+# Groups of examples, one for each head.
+
+
+Groups = tuple[tuple[int, int], ...]  # Groups (start, stop) of examples
+
+
+def group_sizes(num_examples: int, num_heads: int) -> tuple[int, ...]:
+    """Share T examples among H heads as evenly as possible, larger groups first.
+
+    At the bound T = H(r - 1) + 1 these are the sizes in the proof: r for the first head and r - 1
+    for each later one. Below the bound no group is larger than that.
+    """
+    require_positive(num_examples=num_examples, num_heads=num_heads)
+    each, rest = divmod(num_examples, num_heads)
+    return tuple(each + (head < rest) for head in range(num_heads))
+
+
+def consecutive(sizes: Iterable[int]) -> Groups:
+    """Return groups (start, stop) of these sizes, one after the other."""
+    return tuple(pairwise([0, *accumulate(sizes)]))

@@ -22,7 +22,7 @@ c(E; H). Where both agree, they are c(E; H), and that is proved.
 
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import gcd
 from typing import NamedTuple
@@ -553,7 +553,7 @@ class CapacityBounds:
     why_at_least: str
     at_most: int
     why_at_most: str
-    blamed: Integers | None = None
+    blamed: Integers | None = field(default=None, repr=False)
 
 
 @in_three_parts

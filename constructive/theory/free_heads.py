@@ -386,7 +386,7 @@ class Capacity(tables.Shown):
 
     Attributes:
         title: of which heads and data, in words
-        theorem_1: what Theorem 1 promises, if data meet its assumptions
+        theorem_1: what Theorem 1 promises, if data meet its assumptions; 0 for n > d, as none do
         fixed: bounds for heads that are chosen before the targets, so that a readout returns any
         free: bounds for heads that may depend on the targets; of more than `free.at_most` examples
             almost no targets are returned by any weights, which says nothing about labels
@@ -399,12 +399,18 @@ class Capacity(tables.Shown):
 
     def _sheet(self) -> tables.Sheet:
         table = tables.new_table("", "examples", "reason", left=("", "reason"))
-        table.add_row("Theorem 1", f"{self.theorem_1:,}", "if its assumptions hold")
-        for name, found in (("fixed heads", self.fixed), ("free heads", self.free)):
+        met = "if its assumptions hold" if self.theorem_1 else "no n > d tokens are independent"
+        table.add_row("Theorem 1", f"{self.theorem_1:,}", met)
+        for name, found, theorem in (
+            ("fixed heads", self.fixed, 8),
+            ("free heads", self.free, 36),
+        ):
             if found.at_least == found.at_most:
                 whole = found.blamed is not None and not len(found.blamed)
+                both = whole or found.why_at_least == found.why_at_most
+                why = found.why_at_least + f"; no more by Theorem {theorem}" * (not both)
                 word = "all" if whole else "exactly"
-                table.add_row(f"{name}, {word}", f"{found.at_most:,}", found.why_at_least)
+                table.add_row(f"{name}, {word}", f"{found.at_most:,}", why)
                 continue
             table.add_row(f"{name}, at least", f"{found.at_least:,}", found.why_at_least)
             table.add_row(f"{name}, at most", f"{found.at_most:,}", found.why_at_most)
@@ -420,7 +426,7 @@ def capacity(
     context_size: int | None = None,
     width: int | None = None,
     shared_context: bool = False,
-    target_dim: int = 1,
+    target_dim: int | None = None,
     seed: int = 0,
 ) -> Capacity:
     """Return how many examples of a dataset, or of almost all data, fixed and free heads memorize.
@@ -436,7 +442,7 @@ def capacity(
         context_size: n, without a dataset
         width: d, without a dataset
         shared_context: whether all examples share one context, without a dataset
-        target_dim: d_out, without a dataset
+        target_dim: d_out, without a dataset; by default one number
         seed: of random weights, with a dataset
 
     Raises:
@@ -455,13 +461,15 @@ def capacity(
           free heads, at least     1,352  4 equal heads (Theorem 35)
           free heads, at most      1,920  almost no targets of more (Theorem 36)
     """
-    require_positive(num_heads=num_heads, head_dim=head_dim, target_dim=target_dim)
+    require_positive(num_heads=num_heads, head_dim=head_dim)
     if dataset is not None:
-        if context_size is not None or width is not None:
+        sizes = {"context_size": context_size, "width": width, "target_dim": target_dim}
+        given = [name for name, size in sizes.items() if size is not None]
+        given += ["shared_context"] * shared_context
+        if given:
             raise ParameterError(
-                "sizes are given beside a dataset, which has its own",
-                witness=context_size if width is None else width,
-                suggestion="the dataset alone, or context_size= and width= alone",
+                f"{' and '.join(given)} is given beside a dataset, which has its own",
+                suggestion="the dataset alone, or sizes alone",
             )
         return _of_data(dataset, num_heads, head_dim, seed)
     if context_size is None or width is None:
@@ -470,7 +478,8 @@ def capacity(
             witness=dataset,
             suggestion="a dataset, or context_size= and width=",
         )
-    require_positive(context_size=context_size, width=width)
+    target_dim = 1 if target_dim is None else target_dim
+    require_positive(context_size=context_size, width=width, target_dim=target_dim)
     if num_heads > MOST:
         raise ParameterError(
             f"num_heads={num_heads} is too large for a search of the best partition",
@@ -485,7 +494,7 @@ def capacity(
     return Capacity(
         f"H = {num_heads}, d_h = {head_dim}: generic data, "
         + _sizes(context_size, width, target_dim, shared=shared_context),
-        saturated_capacity(num_heads, context_size, head_dim),
+        _theorem_1(num_heads, head_dim, context_size, width),
         CapacityBounds(fixed, by_theorem, fixed, by_theorem),
         CapacityBounds(at_least, reason, at_most, "almost no targets of more (Theorem 36)"),
     )
@@ -494,6 +503,10 @@ def capacity(
 def _sizes(context_size: int, width: int, target_dim: int, *, shared: bool) -> str:
     kind = "one shared context" if shared else "own contexts"
     return f"{kind}, n = {context_size}, d = {width}" + f", d_out = {target_dim}" * (target_dim > 1)
+
+
+def _theorem_1(num_heads: int, head_dim: int, size: int, width: int) -> int:
+    return saturated_capacity(num_heads, size, head_dim) if size <= width else 0
 
 
 def _by_theorems(num_heads: int, head_dim: int, data: Dimensions, m: int) -> tuple[int, str]:
@@ -531,7 +544,7 @@ def _of_data(dataset: Dataset, num_heads: int, head_dim: int, seed: int) -> Capa
     return Capacity(
         f"H = {num_heads}, d_h = {head_dim}: {dataset.num_examples:,} examples, "
         + _sizes(size, dataset.width, dataset.target_dim, shared=shared),
-        saturated_capacity(num_heads, size, head_dim),
+        _theorem_1(num_heads, head_dim, size, dataset.width),
         fixed,
         free,
     )

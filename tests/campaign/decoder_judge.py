@@ -1,7 +1,7 @@
 """Whether a statement about a decoder is true: a judge which shares no code with what it judges.
 
-It reads the three files by itself. *recites* and *rank* are decided in balls of 2,000 bits, from
-the definition. *executed* is about all evaluations in float32: some are tried, in random orders and
+It reads the three files by itself. *recites* and *rank* are decided in balls of 2,000 bits, by the
+oracle. *executed* is about all evaluations in float32: some are tried, in random orders and
 with exponentials as wrong as the statement allows, and one which fails shows that it is false; a
 coarse bound of its own shows that it is true. Between these two it cannot tell.
 """
@@ -17,9 +17,12 @@ from pathlib import Path
 import flint
 import judges
 import numpy as np
+import oracle
 from safetensors.numpy import load_file
 
 BITS = 2000
+# Attention weights that are larger than this do not hide a rank from so many bits.
+LIGHT = 1e-87
 U = 2.0**-24
 TOP = (2.0 - 2.0**-23) * 2.0**127
 STORED = {  # rounding, half of the smallest number, bits, exponent of the smallest normal, largest
@@ -69,13 +72,16 @@ class Read:
     prompt: int
     window: int | None
     storage: str
-    longest: int | None = None
 
     def placed(self, count):
         """The first rows of positions, which may be periodic."""
-        rows = np.arange(count)
         positions = self.weights["positions"]
-        return positions[rows if self.longest is None else rows % len(positions)]
+        return positions[np.arange(count) % len(positions)]
+
+    @property
+    def view(self):
+        """What each position sees, for the oracle."""
+        return {"prompt": self.prompt, "window": self.window}
 
     def begin(self, place):
         """The first place that a position sees."""
@@ -122,8 +128,7 @@ def read(weights, text):
     most = about["longest"] if "longest" in about else len(tensors["positions"])
     if type(most) is not int or most < max(map(len, said["texts"])):
         raise ValueError("there are too few positions")
-    storage, longest = about["record"]["storage"], about.get("longest")
-    return Read(tensors, said["texts"], said["prompt"], window, storage, longest)
+    return Read(tensors, said["texts"], said["prompt"], window, about["record"]["storage"])
 
 
 def statement(name, text, files):
@@ -144,95 +149,42 @@ def statement(name, text, files):
 # In real arithmetic.
 
 
-def balls(array):
-    """A matrix of exact balls."""
-    return flint.arb_mat([[float(x) for x in row] for row in np.asarray(array, dtype=float)])
-
-
-def representations(on):
-    """For each text its rows of Z, and the largest difference of logits."""
-    found, largest = [], 0.0
-    weights, width = on.weights, on.weights["W_Q"].shape[1]
-    for ids in on.texts:
-        x = balls(weights["embedding"][ids]) + balls(on.placed(len(ids)))
-        rows = [[x[i, k] for k in range(width)] for i in range(len(ids))]
-        for w_q, w_k in zip(weights["W_Q"], weights["W_K"], strict=True):
-            logits = (x * balls(w_q)) * (x * balls(w_k)).transpose()
-            for i, row in enumerate(rows):
-                begin = on.begin(i)
-                seen = [logits[i, j] for j in range(begin, i + 1)]
-                top = max(seen, key=lambda ball: ball.mid())
-                largest = max([largest, *(abs(float((ball - top).mid())) for ball in seen)])
-                shares = [(ball - top).exp() for ball in seen]
-                total = sum(shares)
-                row += [
-                    sum((a * x[begin + j, k] for j, a in enumerate(shares)), flint.arb(0)) / total
-                    for k in range(width)
-                ]
-        found.append(rows)
-    return found, largest
-
-
-def in_balls(judge):
-    """A function which computes with 2,000 bits."""
-
-    def judged(*arguments):
-        before, flint.ctx.prec = flint.ctx.prec, BITS
-        try:
-            return judge(*arguments)
-        finally:
-            flint.ctx.prec = before
-
-    return judged
-
-
-@in_balls
 def margins(on):
-    """The margin of each asked position over each other token, as balls: lists of (v, ball)."""
-    rows, _ = representations(on)
-    readout, out = balls(on.weights["U"]), balls(on.weights["unembedding"]).transpose()
-    logits = [flint.arb_mat(each) * readout * out for each in rows]
-    return [
-        [
-            (v, logits[text][place, right] - logits[text][place, v])
-            for v in range(len(on.weights["unembedding"]))
-            if v != right
-        ]
-        for text, place, right in on.asked
-    ]
+    """The margins of each asked position over each other token, as balls."""
+    return oracle.margins(on.weights, on.texts, BITS, **on.view)
 
 
-@in_balls
 def margins_hold(on, bound):
     """Whether all margins are as large, and positive."""
-    every = [ball for row in margins(on) for _, ball in row]
+    every = [ball for row in margins(on) for ball in row]
     limit = flint.arb(bound)
     if any(ball < limit or ball <= 0 for ball in every):
         return False
     return True if all(ball >= limit and ball > 0 for ball in every) else None
 
 
-@in_balls
 def rank_holds(on, total):
     """Whether there are so many different contexts, and their rows are independent."""
-    rows, largest = representations(on)
-    met = {}
-    for text, place, _ in on.asked:
-        seen = on.texts[text][on.begin(place) : place + 1]
-        met.setdefault((place, *seen), rows[text][place])
-    z = list(met.values())
-    if len(z) != total or total > len(z[0]):
-        return False
-    scaled = []
-    for row in z:
-        size = max(float(abs(entry).mid()) for entry in row)
-        if size == 0.0:
+    met, least = {}, 1.0
+    with flint.ctx.workprec(BITS):
+        positions = oracle.decoded(on.weights, on.texts, **on.view)
+        for (text, place, _), (x, seen, attention, _) in zip(on.asked, positions, strict=True):
+            context = place, *on.texts[text][on.begin(place) : place + 1]
+            met.setdefault(context, oracle.read_out(x, seen, attention))
+            least = min(least, *(float(a.mid()) for row in attention for a in row.entries()))
+        z = list(met.values())
+        if len(z) != total or total > len(z[0]):
             return False
-        scaled.append([entry / size for entry in row])
-    matrix = flint.arb_mat(scaled)
-    if not (matrix * matrix.transpose()).det().contains(0):
-        return True
-    return False if largest < 200 else None
+        scaled = []
+        for row in z:
+            size = max(float(abs(entry).mid()) for entry in row)
+            if size == 0.0:
+                return False
+            scaled.append([entry / size for entry in row])
+        matrix = flint.arb_mat(scaled)
+        if not (matrix * matrix.transpose()).det().contains(0):
+            return True
+    return False if least > LIGHT else None
 
 
 # In float32.
@@ -374,9 +326,11 @@ def surely(on):
     small = [np.abs(w[w != 0]).min(initial=1.0) for w in list(weights.values())]
     if not all(fits) or min(small[:6]) < 2.0**-126 or not exact_logits(on, digits, least, top):
         return False
-    real, terms = margins(on), len(weights["U"])
-    wide = weights["U"].shape[1]
-    for row, (sizes, seen) in zip(real, averages(on), strict=True):
+    terms, wide = weights["U"].shape
+    positions = oracle.decoded(weights, on.texts, **on.view)
+    for row, (x, tokens, _, right) in zip(margins(on), positions, strict=True):
+        seen, averages = len(tokens), np.abs(tokens).max(axis=0)  # no average is larger
+        sizes = np.concatenate([np.abs(x), np.tile(averages, len(weights["W_Q"]))])
         zeta = 1.02 * (2 * ((1 + -(-(seen - 1) // 512)) * 65 + seen) * U + 2 * (U + unit))
         most = max(1.0, sizes.max())
         absolute = [np.abs(weights[name].astype(float)) for name in ("U", "unembedding")]
@@ -388,28 +342,11 @@ def surely(on):
         reach = (outputs + moved) @ absolute[1].T
         wrong = 1.01 * (moved @ absolute[1].T + (1.01 * wide * U + unit) * reach + tiny + 1e-30)
         within = max(2 * reach.max(), seen * 2 * most, (outputs + moved).max() * 2) < top
-        right = next(v for v in range(len(wrong)) if v not in dict(row))
-        wins = all(float(ball.lower()) > wrong[right] + wrong[v] for v, ball in row)
+        others = zip(row, np.delete(wrong, right), strict=True)
+        wins = all(float(ball.lower()) > wrong[right] + other for ball, other in others)
         if not (wins and within and np.isfinite(wrong).all()):
             return False
     return True
-
-
-@in_balls
-def averages(on):
-    """Of each asked position bounds of the sizes in z, and how many tokens it sees."""
-    found = []
-    rows, _ = representations(on)
-    width = on.weights["embedding"].shape[1]
-    for text, place, _ in on.asked:
-        z = np.array([float(ball.mid()) for ball in rows[text][place]])
-        ids = on.texts[text]
-        begin = on.begin(place)
-        tokens = on.weights["embedding"][ids].astype(float) + on.placed(len(ids))
-        most = np.abs(tokens[begin : place + 1]).max(axis=0)  # no average is larger
-        sizes = np.concatenate([np.abs(z[:width]), np.tile(most, len(z) // width - 1)])
-        found.append((sizes, place + 1 - begin))
-    return found
 
 
 def exact_logits(on, digits, least, top):

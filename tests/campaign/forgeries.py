@@ -329,9 +329,9 @@ def near_the_truth(rng):
 
 @functools.cache
 def known_truth(pool, place):
-    """The largest error of an honest triple, as mpf."""
+    """The largest error of an honest triple, as a number of many bits."""
     triple = pool()[place]
-    return judges.largest_error(triple.weights, triple.data)[0]
+    return judges.largest_error(triple.weights, triple.data).mid()
 
 
 def exact_bounds(rng):

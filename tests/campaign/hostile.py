@@ -170,8 +170,6 @@ class Runner:
             return False
         try:
             return case.judge(printed, files)
-        except judges.DisagreementError:
-            return None
         except Exception:  # what no judge can read should not have been accepted
             return False
 
@@ -222,8 +220,6 @@ def wrong_of(subject, claim):
         return ""
     try:
         true = subject.truth(claim)
-    except judges.DisagreementError:
-        return ""
     except ValueError:  # such files were read, but they are none
         return traceback.format_exc()
     is_wrong = true is not None and true is not (claim.verdict is Verdict.PROVED)

@@ -1,13 +1,12 @@
 """Whether a statement of a certificate is true: judges which share no code with what they judge.
 
-They read arrays and texts, and compute with Python's integers and Fractions, or with mpmath at
-2,000 bits beyond what magnitudes cancel. A judge says True, False, or None where it cannot tell.
+They read arrays and texts, and compute with Python's integers and Fractions, or with balls of 2,000
+bits beyond what magnitudes cancel. A judge says True, False, or None where it cannot tell.
 
 - *Rank*: Z has rank T over the reals if and only if it has rank T over Q(x), as exp(2^s) is
   transcendental (proofs/10). One point modulo the prime 2^127 - 1 shows that it has; three random
-  ones which do not have it show, but for a chance of 10^-100 or so, that it has not. Where no logit
-  is large, elimination in 2,000 bits has to agree.
-- *Error*: the layer as it is defined, example by example.
+  ones which do not have it show, but for a chance of 10^-100 or so, that it has not.
+- *Error*: the layer as it is defined, example by example, in balls.
 - *Impossible*: ranks of tokens and of differences within contexts, of the examples that the
   certificate blames, over the rational numbers; and how many of these examples differ.
 """
@@ -17,8 +16,9 @@ import re
 from fractions import Fraction
 from pathlib import Path
 
-import mpmath
+import flint
 import numpy as np
+import oracle
 from definition import rank_of
 from safetensors.numpy import load_file
 from triples import unpack
@@ -26,10 +26,6 @@ from triples import unpack
 PRIME = 2**127 - 1
 # Bits beyond what magnitudes may cancel.
 SPARE = 2000
-
-
-class DisagreementError(Exception):
-    """Two judges of one statement differ."""
 
 
 def all_of(found):
@@ -98,124 +94,33 @@ def rank_is_full(weights, data):
     if total > weights["W_Q"].shape[0] * weights["W_Q"].shape[1]:
         return False
     rng = np.random.default_rng(total)
-    found = any(
-        rank_of(representation_modulo(weights, data, rng), PRIME) == total for _ in range(3)
-    )
-    numeric = rank_in_digits(weights, data)
-    if numeric is not None and numeric != found:
-        raise DisagreementError(f"modulo a prime {found}, in digits {numeric}")
-    return found
+    return any(rank_of(representation_modulo(weights, data, rng), PRIME) == total for _ in range(3))
 
 
-def rank_in_digits(weights, data):
-    """The same by elimination with 2,000 bits to spare; None where logits are large."""
-    z, largest = representation(weights, data)
-    if largest > 500:
-        return None
-    with mpmath.workprec(precision(largest)):
-        rows = [list(row) for row in z]
-        for column in range(len(rows)):
-            for i in range(column, len(rows)):
-                size = max(abs(x) for x in rows[i])
-                if size == 0 or size < mpmath.mpf(2) ** (-SPARE - 2200):
-                    return False
-                rows[i] = [x / size for x in rows[i]]
-            i, j = max(
-                ((i, j) for i in range(column, len(rows)) for j in range(len(rows[0]))),
-                key=lambda place: abs(rows[place[0]][place[1]]),
-            )
-            rows[column], rows[i] = rows[i], rows[column]
-            pivot = rows[column]
-            for k in range(column + 1, len(rows)):
-                factor = rows[k][j] / pivot[j]
-                rows[k] = [x - factor * y for x, y in zip(rows[k], pivot, strict=True)]
-                if max(abs(x) for x in rows[k]) < mpmath.mpf(2) ** -1500:
-                    return None if largest else False
-    return True
-
-
-# The layer, in digits.
-
-
-def exponent(array):
-    largest = float(np.abs(array).max(initial=0.0))
-    return int(np.frexp(largest)[1])
-
-
-def precision(largest):
-    """Bits for which SPARE are left after logits are taken and all has cancelled that can."""
-    logits = int(mpmath.log(largest + 2, 2)) + 1
-    return SPARE + 2200 + 2 * logits
-
-
-def representation(weights, data):
-    """Z as lists of mpf, and the size of the largest logit."""
-    w_q, w_k = weights["W_Q"], weights["W_K"]
-    reach = sum(exponent(x) for x in (w_q, w_k, data["queries"], data["contexts"]))
-    rows, largest = [], mpmath.mpf(0)
-    with mpmath.workprec(SPARE + 2300 + 2 * max(reach, 0)):
-        number = np.vectorize(lambda x: mpmath.mpf(float(x)), otypes=[object])
-        q_all, k_all = number(w_q), number(w_k)
-        for query, tokens in zip(number(data["queries"]), number(contexts_of(data)), strict=True):
-            row = []
-            for q, k in zip(q_all, k_all, strict=True):
-                logits = tokens @ (k @ (query @ q))
-                top = max(logits)
-                largest = max(largest, *(abs(x) for x in logits))
-                powers = [mpmath.exp(x - top) for x in logits]
-                total = mpmath.fsum(powers)
-                row += [mpmath.fdot(entry, powers) / total for entry in tokens.T]
-            rows.append(row)
-    return rows, largest
-
-
-def effective_readout(weights):
-    """U (H d, d_out) as Fractions."""
-    heads, width, value_dim = weights["W_V"].shape
-    values = np.array(fractions(weights["W_V"]), dtype=object).reshape(heads, width, value_dim)
-    for more in weights.get("W_V_corrections", ()):
-        values = values + np.array(fractions(more), dtype=object).reshape(values.shape)
-    output = np.array(fractions(weights["W_O"]), dtype=object).reshape(heads, value_dim, -1)
-    last = np.array(fractions(weights["W_D"]), dtype=object).reshape(weights["W_D"].shape)
-    return np.concatenate([v @ o @ last for v, o in zip(values, output, strict=True)])
-
-
-def mpf(fraction):
-    return mpmath.mpf(fraction.numerator) / fraction.denominator
-
-
-def residuals(weights, data):
-    """Z, and f - y (T, d_out), as lists of mpf, with the precision in which they are good."""
-    z, largest = representation(weights, data)
-    targets = np.asarray(data["targets"], dtype=float).reshape(len(z), -1)
-    bits = precision(largest)
-    with mpmath.workprec(bits):
-        readout = [[mpf(x) for x in row] for row in effective_readout(weights)]
-        columns = list(zip(*readout, strict=True))
-        off = [
-            [mpmath.fdot(row, c) - mpmath.mpf(float(y)) for c, y in zip(columns, goal, strict=True)]
-            for row, goal in zip(z, targets, strict=True)
-        ]
-    return z, off, bits
-
-
-def at_most(value, bound, bits):
-    """Whether value <= bound, up to what 2,000 bits cannot tell."""
-    with mpmath.workprec(bits):
-        limit = mpmath.mpf(float(bound))
-        room = (limit + mpmath.mpf(2) ** -3000) * mpmath.mpf(2) ** -(SPARE // 2)
-        return value <= limit or value - limit < room
+# The layer, in balls.
 
 
 def largest_error(weights, data):
-    """max |f - y| as mpf, and the precision in which it is good."""
-    _, off, bits = residuals(weights, data)
-    return max(abs(x) for row in off for x in row), bits
+    """max |f - y| as a ball, in bits of which 2,000 are left after all cancels that can."""
+    arrays = weights["W_Q"], weights["W_K"], data["queries"], data["contexts"]
+    reach = sum(int(np.frexp(np.abs(x).max(initial=0.0))[1]) for x in arrays)
+    targets = np.asarray(data["targets"], dtype=float).reshape(len(data["queries"]), -1)
+    bits = SPARE + 2300 + 2 * max(reach, 0)
+    with flint.ctx.workprec(bits):
+        errors = [
+            abs(x - y)
+            for row, goals in zip(oracle.outputs(weights, data, bits), targets, strict=True)
+            for x, y in zip(row, goals.tolist(), strict=True)
+        ]
+        return max(errors, key=lambda error: error.mid())
 
 
 def error_holds(weights, data, epsilon):
-    worst, bits = largest_error(weights, data)
-    return at_most(worst, epsilon, bits)
+    """Whether it is at most epsilon, as far as balls tell; None if they are too wide."""
+    worst, room = largest_error(weights, data), flint.arb(2) ** -(SPARE // 2)
+    if worst.rad() > room * (flint.arb(float(epsilon)) + room):
+        return None
+    return not worst > float(epsilon)
 
 
 # Exact statements about the data.
@@ -379,7 +284,6 @@ def size_formula(s):
         embedding += 14 * s["residue_bits"]
     else:
         embedding += 40 * s["residue_bits"]
-        embedding += 14 * s["residue_bits"] * (s["prime_bits"] + 1) if s["prime_bits"] else 0
     classifier = dictionary(s["keys"], s["label_bits"], s["key_bits"])
     return embedding + 2 + 14 * (s["sum_bits"] + s["key_bits"]) + 8 + classifier
 

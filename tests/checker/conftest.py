@@ -30,7 +30,7 @@ def paired(tmp_path_factory):
 
 @pytest.fixture
 def as_if(checker, monkeypatch):
-    """Let constants of the checker be others: `as_if(CHUNK=1)`, or `as_if("real", LARGEST=0)`.
+    """Let constants of the checker be others: `as_if(CHUNK=1)`, or `as_if("error", LARGEST=0)`.
 
     In all modules that have them, or in those that are named. What they are reached by takes
     gigabytes (pieces of work), minutes (the longest sums), or is not seen beside other terms of a

@@ -209,7 +209,7 @@ def test_products_of_the_largest_digits_are_exact_sums(checker, inner, count, fe
 def test_softmax_stays_within_its_bound(checker, small, offset, count):
     """Also where logits are so large that floats cannot tell them apart."""
     logits = checker.bounds.fixed([small, np.full(small.shape, offset)], count)
-    found = checker.floating.softmax(logits, count, checker.real.Work(1e18))
+    found = checker.floating.softmax(logits, count, checker.error.Work(1e18))
     shares, error = exactly(found)
     with mpmath.workdps(80):
         for place in np.ndindex(2, 2):
@@ -238,7 +238,7 @@ def test_the_farthest_output_is_found_exactly(checker, targets, outputs, scales,
         worst = max(worst, (max(each) + off) * power)
         places.append([(far - off) * power for far in each])
         total += sum(((far + off) * power) ** 2 for far in each)
-    most, least, place, squares = checker.real.farthest(out, targets, np.array(scales))
+    most, least, place, squares = checker.error.farthest(out, targets, np.array(scales))
     assert most == worst
     assert squares == total
     assert least == max(0, places[place[0]][place[1]])

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from checker_parts import FILES_OF, FOLDER, altered, modules_loaded_by, said
 from claim_parts import label_layer
-from compact_parts import changed, compact
+from decoder_parts import changed, compact
 from mutations import EVIL, mutate_bytes, mutate_json
 
 import constructive.recite.claims
@@ -27,7 +27,6 @@ from constructive import (
     Certificate,
     Claim,
     Dataset,
-    ParameterError,
     SequenceDataset,
     Text,
     Verdict,
@@ -700,35 +699,7 @@ def test_a_checker_which_does_not_know_it_refuses(data, memorizer):
 
 
 @pytest.mark.usefixtures("toy")
-def test_it_stands_in_the_order_of_the_registry(data, memorizer):
-    names = [claim.name for claim in certify(memorizer, data, claims=["toy", "rank"]).claims]
-    assert names == ["rank", "toy"]
-
-
-def test_without_its_line_nobody_knows_it(data, memorizer):
-    with pytest.raises(ParameterError, match="claims") as caught:
-        certify(memorizer, data, claims=["toy"])
-    assert caught.value.witness == ["toy"]
-
-
-@pytest.mark.usefixtures("toy")
-def test_it_is_asked_of_paired_heads_too(data):
-    paired = build_memorizer(data, num_heads=4, construction="paired")
-    claims = ["rank", "error", "toy"]
-    assert [claim.name for claim in certify(paired, data, claims=claims).claims] == claims
-
-
-@pytest.mark.usefixtures("toy")
 @pytest.mark.parametrize("usual", [False, True])
 def test_it_is_made_always_if_it_says_so(data, memorizer, monkeypatch, usual):
     monkeypatch.setattr(Toy, "usual", usual)
     assert ("toy" in [claim.name for claim in certify(memorizer, data).claims]) == usual
-
-
-@pytest.mark.usefixtures("toy")
-def test_it_takes_the_options_that_it_names(data, memorizer, monkeypatch):
-    options = {"claims": "toy", "model": "float32, scaled"}
-    with pytest.raises(ParameterError, match="model"):
-        certify(memorizer, data, **options)
-    monkeypatch.setattr(Toy, "options", frozenset({"model"}))
-    assert certify(memorizer, data, **options).proved

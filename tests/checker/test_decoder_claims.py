@@ -7,20 +7,19 @@ from fractions import Fraction
 import numpy as np
 import oracle
 import pytest
-from checker_parts import TWO, TWO_ROWS, by_hand, saved, small, two_tokens
+from checker_parts import small
+from decoder_parts import TWO, TWO_ROWS, by_hand, two_tokens
 
 from constructive import (
     DataError,
-    Decoder,
     ParameterError,
     Text,
     Verdict,
     build_decoder,
     certify,
-    check,
 )
 from constructive.checker import MODELS
-from constructive.recite.margins import recital
+from constructive.recite.decoder import recital
 
 PROVED, REFUTED, UNDECIDED = Verdict.PROVED, Verdict.REFUTED, Verdict.UNDECIDED
 EXACT = "do not add exactly"
@@ -316,77 +315,3 @@ def test_texts_of_others_are_refused():
         certify(decoder, longer)
     with pytest.raises(DataError, match="goes on with"):
         certify(decoder, Text(text.vocabulary, np.array([0, 1, 0, 2]), np.array([2, 2])))
-
-
-# Positions that repeat: a decoder with them is the one with every row written out.
-
-PERIOD = 3
-LENGTH = 8
-
-
-@pytest.fixture
-def text():
-    return Text.of([0, 1, 1, 0, 1, 0, 0, 1])
-
-
-@pytest.fixture
-def pair(text):
-    """The same decoder twice: with 3 rows of positions, and with a row for each position."""
-    rng = np.random.default_rng(5)
-    heads, width = 6, 7
-    weights = {
-        "embedding": rng.choice([-0.5, 0.5], (2, width)),
-        "positions": rng.choice([-0.5, 0.5], (PERIOD, width)),
-        "W_Q": rng.integers(-2, 3, (heads, width, 1)),
-        "W_K": rng.integers(-2, 3, (heads, width, 1)),
-        "unembedding": rng.choice([-1.0, 1.0], (3, width)),
-        "U": np.zeros(((heads + 1) * width, width)),
-    }
-    rolled = np.arange(LENGTH) % PERIOD
-    plain = by_hand(text, weights | {"positions": weights["positions"][rolled]})
-    z = plain.layer.intermediate(plain.embedded(text.ids[None]))[0].astype(float)
-    following = np.append(text.ids[1:], text.end)
-    wanted = weights["unembedding"][following] / width
-    u = np.linalg.lstsq(z, wanted, rcond=None)[0]
-    plain = by_hand(text, weights | {"positions": weights["positions"][rolled], "U": u})
-    periodic = dataclasses.replace(by_hand(text, weights | {"U": u}), longest=LENGTH)
-    return periodic, plain
-
-
-def test_it_is_the_decoder_with_every_row(pair, text):
-    periodic, plain = pair
-    assert (periodic.num_positions, len(periodic.positions)) == (LENGTH, PERIOD)
-    assert (periodic.logits(text.tokens) == plain.logits(text.tokens)).all()
-    assert plain.recites(text)
-    assert periodic.generate(text.tokens[:1]) == plain.generate(text.tokens[:1]) == text.tokens
-    assert certify(periodic, text)["recites"].evidence == certify(plain, text)["recites"].evidence
-
-
-def test_files_and_certificates(pair, text, tmp_path):
-    periodic, plain = pair
-    for decoder in pair:
-        paths = saved(tmp_path, decoder, text, certify(decoder, text, claims=["recites"]))
-        read = Decoder.load(paths[1])
-        assert (read.longest, read.logits(text.tokens).tolist()) == (
-            decoder.longest,
-            decoder.logits(text.tokens).tolist(),
-        )
-        assert check(*paths).proved
-    assert "longest" not in plain.about()
-    periodic.save(tmp_path / "other.safetensors")
-    assert not check(paths[0], tmp_path / "other.safetensors", paths[2]).proved
-
-
-def test_a_text_that_is_too_long(pair, text):
-    periodic, _ = pair
-    longer = Text.of([*text.tokens, 0])
-    with pytest.raises(DataError, match="positions"):
-        periodic.recites(longer)
-    with pytest.raises(DataError, match="positions"):
-        periodic.logits(longer.tokens)
-
-
-@pytest.mark.parametrize("longest", [0, -1, 1.5, True])
-def test_a_longest_text_that_is_none(pair, longest):
-    with pytest.raises(ParameterError, match="longest"):
-        dataclasses.replace(pair[0], longest=longest)

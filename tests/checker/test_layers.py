@@ -68,7 +68,7 @@ def test_shapes_which_do_not_fit(checker):
     require_refused(refuse, DATA, *other_shapes(DATA, allowed), several[0])
 
 
-# The rank of Z modulo p; Z itself is in test_attend.py.
+# The rank of Z modulo p.
 
 
 def layer_and_data(total=5):

@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import pytest
 from checker_parts import refused
-from compact_parts import changed, compact
+from decoder_parts import changed, compact
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays

@@ -27,7 +27,7 @@ def files(tmp_path_factory):
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
 def test_the_verdict_does_not_depend_on_threads(checker, files, count, jobs, monkeypatch, capsys):
-    for part in (checker.rank, checker.floating, checker.layers, checker.real):
+    for part in (checker.rank, checker.floating, checker.layers, checker.error):
         monkeypatch.setattr(part, "CHUNK", 1 << 12)
     monkeypatch.setattr(checker.modular, "BLOCK", 16)
     taken, take = [], checker.pieces.take

@@ -23,8 +23,7 @@ from constructive.constructions import NAMES
 from constructive.constructions.choice import CONSTRUCTIONS
 from constructive.constructions.construction import Construction, Cost, FixedHeads
 from constructive.support.work import progress_to, report
-from constructive.theory.bounds import Plan, rank_one_capacity
-from constructive.theory.grouping import group_sizes
+from constructive.theory.bounds import Plan, group_sizes, rank_one_capacity
 
 # What every construction has to do: a new one is tested by one line, `check_construction`.
 

@@ -26,7 +26,7 @@ from constructive import (
 )
 from constructive.exact.formats import rounded
 from constructive.recite.build import TAKES, spread_codes
-from constructive.recite.margins import recital
+from constructive.recite.decoder import recital
 
 # Both constructions of decoders keep the laws; what many parameters are by default.
 
@@ -254,6 +254,8 @@ def test_bad_questions(cat, ask, error, words):
         ({"vocabulary": tuple("abcdefghij"), "unit": "ids"}, "'a' in the vocabulary is not one of"),
         ({"vocabulary": ("a",) * 10}, "'a' in the vocabulary is there twice"),
         ({"unit": "lines"}, "unknown unit='lines'"),
+        ({"longest": 0}, "longest=0"),
+        ({"longest": 1.5}, "longest=1.5"),
     ],
 )
 def test_parts_which_do_not_fit(cat, change, words):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from constructive import build_memorizer, generators, strategies
+from constructive.checker.bounds import granularity
 from constructive.exact import dyadic, modular
 from constructive.exact.dyadic import Dependency
 from constructive.exact.modular import as_flint, balanced
@@ -144,7 +145,7 @@ def test_rank_is_lost_modulo_a_prime_and_not_over_the_rational_numbers():
     [([0.75, 3.0], -2), ([0.0], 0), ([96.0], 5), ([2.0**-1074], -1074), ([0.1], -55)],
 )
 def test_granularity(numbers, wanted):
-    assert dyadic.granularity(np.array(numbers)) == wanted
+    assert granularity(np.array(numbers)) == wanted
 
 
 # Arithmetic modulo m against python-flint and brute force.

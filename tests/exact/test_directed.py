@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constructive.checker.bounds import up
-from constructive.exact import directed, dyadic, verified
+from constructive.exact import directed, dyadic
 from constructive.exact.directed import (
     at_least,
     at_most,
@@ -152,7 +152,7 @@ def test_decimal_text_of_balls_and_of_what_is_not_finite():
 
 
 def proved(matrix):
-    return bool(verified.independent(verified.scaled(matrix)[np.newaxis])[0])
+    return bool(dyadic.independent_in_floats(dyadic.scaled_rows(matrix)[np.newaxis])[0])
 
 
 def rescaled(rng, matrix, reach):
@@ -203,9 +203,9 @@ def test_small_integers_at_the_ends_of_float64(seed, size, exponent):
 def test_without_the_shift_it_would_prove_what_is_false():
     rng = np.random.default_rng(0)
     matrices = np.stack([dependent(rng, 6, 9) for _ in range(400)])
-    rows = verified.scaled(matrices)
-    assert verified._definite(rows @ rows.swapaxes(1, 2)).sum() > 50
-    assert not verified.independent(rows).any()
+    rows = dyadic.scaled_rows(matrices)
+    assert dyadic._definite(rows @ rows.swapaxes(1, 2)).sum() > 50
+    assert not dyadic.independent_in_floats(rows).any()
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (48, 60), (200, 200), (300, 900)])

@@ -4,11 +4,9 @@ import dataclasses
 from fractions import Fraction
 
 import flint
-import mpmath
 import numpy as np
+import oracle
 import pytest
-from definition import exact_outputs
-from flint import arb
 from hypothesis import given, settings
 
 from constructive import (
@@ -30,14 +28,7 @@ from constructive.exact import balls
 from constructive.exact.balls import bounded_logits, head_factors, relevant_tokens
 from constructive.layers import extended
 
-# Balls hold the truth, as mpmath finds it at sixty digits.
-
-
-def holds(enclosure, truth):
-    """Whether a ball holds an mpf, up to the digits of the mpf."""
-    with flint.ctx.workprec(300):
-        truth = arb(mpmath.nstr(truth, 50))
-        return enclosure.overlaps(truth + arb(0, 1e-45) * (1 + abs(truth)))
+# Balls hold the truth, as an oracle finds it in 900 bits.
 
 
 def logits_of(layer, data):
@@ -80,10 +71,10 @@ def test_what_overflows_bounds_nothing():
 def test_the_layer_is_enclosed(prec, make, construction):
     data = make(num_examples=7, context_size=3, width=5, target_dim=2)
     layer = build_memorizer(data, num_heads=3, construction=construction, value_dim=3).layer
-    truth = exact_outputs(layer, data, range(7))
+    truth = oracle.outputs(layer.tensors, data.arrays)
     for row in extended.enclose(layer, prec)(data):
         for entry, exact in zip(row.output.entries(), truth[row.example], strict=True):
-            assert holds(entry, exact)
+            assert entry.overlaps(exact)
             assert float(entry.rad()) < 2.0 ** (20 - prec)
 
 
@@ -121,14 +112,14 @@ def test_solutions_in_balls():
 # Readouts of more bits than float64 has.
 
 
-def worst_by_mpmath(memorizer, data, examples, digits):
-    layer = memorizer.layer
-    found = exact_outputs(layer, data, examples, digits, tuple(layer.corrections))
-    with mpmath.workdps(digits):
-        targets = data.target_matrix[list(examples)].tolist()
+def worst_of(memorizer, data, examples):
+    """The largest error on some examples, by the oracle."""
+    some = data[examples]
+    found = oracle.outputs(memorizer.layer.tensors, some.arrays)
+    with flint.ctx.workprec(oracle.PREC):
         return max(
-            abs(x - mpmath.mpf(y))
-            for row, target in zip(found, targets, strict=True)
+            abs(x - y)
+            for row, target in zip(found, some.target_matrix.tolist(), strict=True)
             for x, y in zip(row, target, strict=True)
         )
 
@@ -140,7 +131,7 @@ def test_bits_beyond_float64_shrink_the_error(bits):
     assert memorizer.record.precision == bits
     assert memorizer.max_error(data) < 2.0 ** (12 - bits)
     assert memorizer.record.max_error == memorizer.max_error(data)
-    worst = worst_by_mpmath(memorizer, data, range(7), 100)
+    worst = worst_of(memorizer, data, range(7))
     assert worst <= memorizer.max_error(data)
     assert (memorizer.predict(data.contexts, data.queries) == data.targets).all()
     assert f"readout of {bits} bits" in str(memorizer)
@@ -165,7 +156,7 @@ def test_rank_one_heads_on_a_shared_context_of_16_tokens():
     memorizer = build_memorizer(data, **options, tolerance=1e-12, precision="auto")
     assert memorizer.record.precision > 53
     assert memorizer.max_error(data) < 1e-15
-    assert worst_by_mpmath(memorizer, data, range(0, 46, 9), 60) <= memorizer.max_error(data)
+    assert worst_of(memorizer, data, range(0, 46, 9)) <= memorizer.max_error(data)
     certificate = certify(memorizer, data, claims=("grouping", "rank", "error"), epsilon=1e-15)
     assert certificate.verdict.name == "PROVED"
 

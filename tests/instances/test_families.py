@@ -18,7 +18,6 @@ from constructive.instances import (
     planted,
 )
 from constructive.instances.making import PLANTED
-from constructive.instances.planting import Hidden
 
 STACKED = [*PLANTED, "stacked"]
 
@@ -127,28 +126,6 @@ def test_a_margin_below_the_rounding_is_refused():
         replace(twins.sat, property=near)
     with pytest.raises(ParameterError, match="too small"):
         planted(dim=3, scale=4096.0, margin=0.002)
-
-
-def test_hardness_by_points_of_the_box():
-    """No more of the box has f >= c than is promised; outside of B' signs are the decoy's."""
-    random = np.random.default_rng(0)
-    for name in ("needle", "corner"):
-        family = FAMILIES[name]()
-        for scale in (16.0, 64.0):
-            generator = np.random.default_rng(7)
-            plan = family.plan(2, generator, {"scale": scale, "margin": 0.05, "decoy": 0.5})
-            assert isinstance(plan.hardness, Hidden)
-            threshold = plan.maximum()[0] - 0.05
-            hardness = plan.hardness(threshold)
-            points = random.uniform(plan.box.lower, plan.box.upper, (20000, 2))
-            share = (plan.network(points)[:, 0] >= threshold).mean()
-            assert share <= hardness.random + 5.0 * np.sqrt(hardness.random / 20000)
-            step = 1e-6
-            for i in range(2):
-                ahead = points.copy()
-                ahead[:, i] += step * plan.signs[i]
-                rises = plan.network(ahead)[:, 0] > plan.network(points)[:, 0]
-                assert (~rises).mean() <= hardness.sign * 1.2 + 1e-3
 
 
 def test_the_maximum_of_a_plan_is_one():

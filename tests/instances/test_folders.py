@@ -630,6 +630,8 @@ PROGRAM = ROOT / "tests/benchmarks/verifiers"
 MISLED = """
 VERIFIERS["marabou"] = lambda: answer_all("always unsat", lambda problem: "unsat")
 VERIFIERS["vibecheck"] = lambda: sys.exit(1)
+ends = lambda number: lambda rows: [number] * len(rows)
+VERIFIERS["lirpa-ibp"] = lambda: answer_all("low", lambda p: by_bounds(p, ends(9.0), ends(9.1)))
 
 """
 
@@ -641,7 +643,7 @@ def cells(output, name):
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory):
-    """The program, with an adapter of Marabou that says unsat always and one that dies."""
+    """The program, with adapters that say unsat always, die, or have bounds that are too low."""
     place = tmp_path_factory.mktemp("verifiers")
     (place / "run.py").write_text((PROGRAM / "run.py").read_text())
     text, main, rest = (PROGRAM / "adapters.py").read_text().partition("if __name__")
@@ -651,9 +653,10 @@ def copied(tmp_path_factory):
 
 def test_outcomes_are_those_of_the_score(copied):
     command = [sys.executable, copied / "run.py", "--count=4", "--kind=corner", "--dim", "2", "4"]
-    names = ["interval-form", "nnv-formula", "marabou", "vibecheck"]
+    names = ["interval-form", "nnv-formula", "marabou", "vibecheck", "lirpa-ibp"]
     run = subprocess.run([*command, *names], capture_output=True, text=True, check=True)
     for name in names[:2]:
-        assert cells(run.stdout, name)[5] == "0"
-    assert cells(run.stdout, "marabou")[3:6] == ["4", "0", "1 (1 corner)"]
+        assert cells(run.stdout, name)[5:9] == ["0"] * 4
+    assert cells(run.stdout, "marabou")[2:10] == ["corner", *"04011", "0", "0"]
+    assert cells(run.stdout, "lirpa-ibp")[8:10] == ["5", "5"]
     assert cells(run.stdout, "vibecheck")[1] == "not found"

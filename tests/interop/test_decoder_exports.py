@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 import safetensors.torch
 import torch
-from compact_parts import changed, compact
+from decoder_parts import changed, compact
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -29,7 +29,7 @@ from constructive import (
 )
 from constructive.layers.record import TrainedRecord
 from constructive.recite.causal import picks, read
-from constructive.recite.margins import recital
+from constructive.recite.decoder import recital
 
 # Exported models in the programs that evaluate them: PyTorch by its back ends, and onnxruntime.
 

@@ -100,7 +100,7 @@ AHEAD = {"options": lambda _: {"attn_mask": torch.ones(20, 20, dtype=torch.bool)
 @pytest.mark.parametrize(
     ("changed", "outcome", "summary"),
     [
-        (AHEAD, "wrong", "one key of the future"),
+        (AHEAD, "wrong", "the key is the key to be read + 1"),
         (raising(RuntimeError("no memory")), "error", "RuntimeError: no memory"),
         (raising(Refused("not today")), "refused", "not today"),
         ({"attend": lambda q, *_, **__: q[..., :3]}, "error", "the output has shape"),

@@ -1,4 +1,4 @@
-"""Which problems fail is told before any name: by case, memory, masks, options, size."""
+"""Which problems fail: by case, memory, masks, options, size."""
 
 import numpy as np
 import pytest
@@ -71,31 +71,6 @@ def test_pages_beside_nan_are_told_from_pages_beside_stale_ones():
     lines = diagnose(reports)
     assert lines[0] == "FAIL: 1 of 2 problems, all with memory pages beside NaN"
     assert "  memory: all of pages beside NaN; none of pages beside stale ones" in lines
-
-
-class TwiceScaled(Flash):
-    def scale(self):
-        return super().scale() ** 2
-
-
-def diagnosed(kernel, **arguments):
-    reports = [examine(each, kernel(each).output()) for each in battery(**arguments)]
-    return reports, diagnose(reports)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [{"queries": 20, "keys": 20}, {"queries": 60, "keys": 60, "head_dim": 128, "heads": (2, 1)}],
-)
-def test_a_name_is_said_of_all_outputs_though_it_changes_some_rows_by_roundings_alone(arguments):
-    reports, said = diagnosed(TwiceScaled, causal="bottom-right", **arguments)
-    assert all(report.leading for report in reports if report.is_beyond_rounding)
-    (line,) = (line for line in said if line.startswith("LIKE"))
-    assert "the scale is applied twice (leads to every row" in line
-    # another mistake beside it contradicts the name
-    report = next(each for each in reports if each.problem.case == "last")
-    other = examine(report.problem, report.problem.expected[..., ::-1])
-    assert not any(line.startswith("LIKE") for line in diagnose([*reports, other]))
 
 
 def test_a_small_part_is_said():

@@ -139,13 +139,6 @@ SCALES = {
     "k scales of channels reversed": (
         "channel", lambda k, _v: {"k_scale": per_entry(k)[..., ::-1]}),
 }  # fmt: skip
-NAMED = {
-    "v_scale is ignored": "v_scale is not applied",
-    "v_scale of the token before": "v_scale is that of the group before",
-    "k_scale is applied twice": "k_scale is applied twice",
-    "k_scale and v_scale are exchanged": "k_scale and v_scale are exchanged",
-    "k_scale of head 0": "k_scale is that of the first group",
-}
 CACHE = Spec(batch=2, heads=(6, 3), queries=9, keys=50, masks=(Causal(),), dtype="bfloat16")
 
 
@@ -162,10 +155,8 @@ def test_wrong_scales_are_caught(bug):
         quantized = Quantized.of(problem, form=form, k=kind, v=kind, page_size=8)
         wrong = change(quantized.stored_k, quantized.stored_v)
         out = dequantized(quantized, VARIANTS[2], **wrong)
-        reports.append(examine(quantized.problem, out, memory=quantized))
+        reports.append(examine(quantized.problem, out))
     assert not all(report.passed for report in reports)
-    if bug in NAMED:
-        assert any(NAMED[bug] in str(each) for report in reports for each in report.explanations)
 
 
 @pytest.mark.parametrize("power", [0, 2])

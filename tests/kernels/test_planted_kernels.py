@@ -116,31 +116,36 @@ HEADS = {"masks": [Boolean(per_head=True)]}
 EIGHT = {"heads": (8, 2)}
 BUGS = {
     # masks
-    "causal, one ahead": (LEFT, "one key of the future through", up_to(lambda s: s.i + 1)),
+    "causal, one ahead": (
+        LEFT, "key to be read + 1; these keys are hidden by the mask 'causal",
+        up_to(lambda s: s.i + 1),
+    ),
     "causal, five short": (
         RIGHT | FEW, "visible keys behind the one to be read <= 4", up_to(lambda s: s.at - 5),
     ),
     "causal, rows of a group": (
-        RIGHT | FEW, "query // group for the query", up_to(lambda s: s.i // s.group + s.at - s.i),
+        RIGHT | FEW, "with the key <= 44 and key less query <= 20",
+        up_to(lambda s: s.i // s.group + s.at - s.i),
     ),
-    "whole blocks": (RIGHT, "masks hide whole blocks alone (blocks of 16", {"seen": whole_blocks}),
+    "whole blocks": (RIGHT, "the key is 47, 47, 47", {"seen": whole_blocks}),
     "window, one longer": (
-        RIGHT | {"window": (9, 0)}, "one key longer on the left",
+        RIGHT | {"window": (9, 0)},
+        "with key less query = 19; these keys are hidden by the mask 'window",
         {"seen": lambda s, j: (j <= s.at) & (j >= s.at - 10)},
     ),
     "window, from the next block": (
-        RIGHT | {"window": (9, 0)}, "window starts at the next block (blocks of 16",
+        RIGHT | {"window": (9, 0)}, "all rows with key to be read mod 16 >= 10",
         {"seen": lambda s, j: (j <= s.at) & (j >= -(-(s.at - 9) // 16) * 16)},
     ),
     "causal, of the longest sequence": (
-        RIGHT | PADDED, "ends at the last key in memory", up_to(
+        RIGHT | PADDED, "rows with sequence = 1", up_to(
             lambda s: np.minimum(s.i + 70 - 41, s.lengths - 1)),
     ),
     "mask of head 0": (
-        HEADS, "the mask is that of head 0", {"seen": lambda s, j: s.problem.visible[:, :1, :, j]},
+        HEADS, "all rows with head >= 1", {"seen": lambda s, j: s.problem.visible[:, :1, :, j]},
     ),
     "hidden logits are finite": (
-        RIGHT | {"cases": None, "head_dim": 32}, "hidden keys have the logit -10000",
+        RIGHT | {"cases": None, "head_dim": 32}, "all with case low",
         {"hidden": lambda _, scores, seen, j: np.where(seen, scores, SINGLE(-1e4))},
     ),
     "hidden keys in the sum": (
@@ -154,15 +159,15 @@ BUGS = {
     ),
     "programs": ({"batch": 3}, "KV head of the key less its own = 1", places(programs)),
     "layout of the output": (
-        {}, "(head, query)",
+        {}, "the head is place mod heads (in 99%), the query is place // heads",
         {"written": lambda s, out: out.swapaxes(1, 2).reshape(out.shape)},
     ),
     "width, the tail": (
-        {"head_dim": 36}, "entries of q and k behind the last",
+        {"head_dim": 36}, "all with case other than uniform",
         {"products": lambda s, j: s.q[..., :32] @ s.keys(j)[..., :32].swapaxes(-1, -2)},
     ),
     "stride of values": (
-        {"value_dim": 24}, "with the other width as stride", {"values": strides_of_keys},
+        {"value_dim": 24}, "key to be read - 23", {"values": strides_of_keys},
     ),
     "columns": (
         {}, "columns 8 to 15 alone (zero there)",
@@ -178,18 +183,20 @@ BUGS = {
         {"products": lambda s, j: np.swapaxes(Flash.products(s, np.arange(40)), 2, 3)[..., j]},
     ),
     "scale, base two": (
-        {}, "exp2 in the place of exp", {"scale": lambda _: SINGLE(0.25 * np.log(2))},
+        {}, "all with case scale", {"scale": lambda _: SINGLE(0.25 * np.log(2))},
     ),
     "soft cap, after the mask": (
-        LEFT | {"soft_cap": 50.0, "cases": None}, "after the mask",
+        LEFT | {"soft_cap": 50.0, "cases": None}, "all with case uniform",
         {"capped": lambda _, x: x, "hidden": lambda s, x, seen, j: Flash.capped(
             s, np.where(seen, x, SINGLE(-np.inf)))},
     ),
     "soft cap, none": (
-        LEFT | {"soft_cap": 50.0, "cases": None}, "soft cap is not applied",
+        LEFT | {"soft_cap": 50.0, "cases": None}, "all with case soft cap",
         {"capped": lambda _, x: x},
     ),
-    "slopes, none": (RIGHT | {"alibi": True}, "the bias is not added", {"bias": lambda *_: 0}),
+    "slopes, none": (
+        RIGHT | {"alibi": True}, "all with case uniform or slopes", {"bias": lambda *_: 0},
+    ),
     "slopes, a tenth less": (
         RIGHT | {"alibi": True}, "all with case slopes",
         {"bias": lambda s, j: 0.9 * Flash.bias(s, j)},
@@ -199,14 +206,14 @@ BUGS = {
         {"bias": lambda s, j: Flash.bias(s, j)[:, np.arange(8) % 4]},
     ),
     "bias, of sequence 0": (
-        RIGHT | {"bias": "bhij", "cases": None}, "the bias is that of sequence 0",
+        RIGHT | {"bias": "bhij", "cases": None}, "rows with sequence = 1",
         {"bias": lambda s, j: Flash.bias(s, j)[:1]},
     ),
     "bias, of the last sequence": (
         {"bias": "bij", "cases": None}, "", {"bias": lambda s, j: Flash.bias(s, j)[-1:]},
     ),
     "bias, of the first query": (
-        {"bias": "hij", "cases": None}, "the bias is that of query 0",
+        {"bias": "hij", "cases": None}, "right output of another row: the query is 0",
         {"bias": lambda s, j: Flash.bias(s, j)[:, :, :1]},
     ),
     "bias, without log2(e)": (
@@ -225,7 +232,8 @@ BUGS = {
         {"masks": [Chunked(16)]}, "", {"seen": lambda s, j: (j <= s.at) & (j > s.at - 16)},
     ),
     "soft cap, after the mask, where blocks are skipped": (
-        LEFT | {"soft_cap": 50.0, "cases": None, "queries": 70}, "in blocks that are read (16",
+        LEFT | {"soft_cap": 50.0, "cases": None, "queries": 70},
+        "the query is the start of the block of 16",
         {"capped": lambda _, x: x, "hidden": lambda s, x, seen, j: np.where(
             whole_blocks(s, j).any(-1, keepdims=True),
             Flash.capped(s, np.where(seen, x, SINGLE(-np.inf))), SINGLE(-np.inf))},
@@ -235,29 +243,29 @@ BUGS = {
         {"bias": lambda s, j: -s.problem.slopes[:, None, None] * np.abs(s.at - j % 16)},
     ),
     "scale, of a padded width": (
-        {"head_dim": 24}, "scale is that of a padded width (32)",
+        {"head_dim": 24}, "count some keys more, with 1.1156 of",
         {"scale": lambda _: SINGLE(32**-0.5)},
     ),
     "scale, of values": (
-        {"value_dim": 24}, "scale is that of the width of values",
+        {"value_dim": 24}, "count some keys more, with 1.2014 of",
         {"scale": lambda _: SINGLE(24**-0.5)},
     ),
     # blocks
     "last block": (
-        {}, "is rounded down",
+        {}, "those with the key <= 59",
         {"blocks": lambda s, low, high: Flash.blocks(s, low, high // 16 * 16)},
     ),
     "last block, moved back": (
         {"cases": ["ties", "uniform"]}, "those with the key from 54 to 63", {"blocks": moved_back},
     ),
-    "sums not rescaled": ({}, "sums are not rescaled", without_factors("summed")),
-    "outputs not rescaled": ({}, "the accumulator is not rescaled", without_factors("added")),
+    "sums not rescaled": ({}, "they are right, times 0.02222 to 0.2", without_factors("summed")),
+    "outputs not rescaled": ({}, "rows with key to be read >= 16", without_factors("added")),
     "largest from -10000": (
         {}, "exp underflows unless the largest is found",
         {"first": lambda _, top: np.full_like(top, -1e4)},
     ),
     "zeros behind the last key": (
-        {}, "keys of zeros count, up to a multiple of 16",
+        {}, "they are right, times 0.090909",
         {"top": lambda s, old, x, j: top_that_is_kept(
             s, old, np.maximum(x, -np.inf if j[-1] < s.spec.keys - 1 else 0), j),
          "summed": zeros_behind},
@@ -275,14 +283,14 @@ BUGS = {
     ),
     # padding
     "length, one less": (
-        PADDED, "is one key too short", up_to(lambda s: s.lengths - 2),
+        PADDED, "with key less the last visible one <= -1", up_to(lambda s: s.lengths - 2),
     ),
     "length, rounded up": (
-        PADDED, "length of a sequence is rounded up to a block",
+        PADDED, "key >= 33; these keys are hidden by the mask 'right padding",
         up_to(lambda s: -(-s.lengths // 16) * 16 - 1),
     ),
     "left padding": (
-        {"masks": [LeftPadding((0, 5))]}, "left padding is taken to be on the right",
+        {"masks": [LeftPadding((0, 5))]}, "those with the key <= 64",
         up_to(lambda s: 69 - np.array([0, 5])[:, None, None, None]),
     ),
     "packed": (
@@ -290,21 +298,21 @@ BUGS = {
         {"key_place": packed},
     ),
     # sinks and splits
-    "sink, none": ({"sink": True}, "the sink is ignored", {"sinks": lambda _: SINGLE(-np.inf)}),
+    "sink, none": ({"sink": True}, "they are right, times 2", {"sinks": lambda _: SINGLE(-np.inf)}),
     "sink, of the KV head": (
-        EIGHT | {"sink": True}, "the sink is that of head h // (H / G)",
+        EIGHT | {"sink": True}, "all rows with head >= 4",
         {"sinks": lambda s: Flash.sinks(s)[np.arange(8) // 4]},
     ),
     "sink, in each split": (
-        {"sink": True}, "the sink counts in each split (3 splits)",
+        {"sink": True}, "they are right, times 0.5",
         {"sinks": lambda s: Flash.sinks(s) + SINGLE(np.log(3))},
     ),
     "splits, scaled sums": (
-        {}, "log-sum-exps of splits are multiplied by the scale",
+        {}, "all with case ties or uniform or scale or levels",
         merged_by(lambda s, x: x * s.scale()),
     ),
     "splits, without their maxima": (
-        {}, "splits are added without their maxima",
+        {}, "those with the key <= 47",
         {"splits": 2, "divided": lambda _, top, total, out: (out, total),
          "merged": lambda _, outs, totals: outs.sum(0) / totals.sum(0)},
     ),
@@ -313,7 +321,7 @@ BUGS = {
         merged_by(lambda _, x: first_row_of_block(x)),
     ),
     "splits, empty": (
-        LEFT, "splits without keys have the log-sum-exp 0",
+        LEFT, "they are right, times 0.5",
         merged_by(lambda _, x: np.where(np.isneginf(x), 0, x)),
     ),
     "sums over queries": (

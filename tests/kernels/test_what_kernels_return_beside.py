@@ -76,8 +76,6 @@ def test_largest_logits(wrong, axes):
         found = LOGITS[wrong](problem)
         report = examine(problem, max_logit=found.max(axes) if axes else found)
         failed += not report.passed
-        if wrong == "of a hidden key" and not report.passed and not axes:
-            assert "hidden ones too" in str(report)
     assert failed >= (not axes or wrong != "of the head before")
 
 
@@ -87,7 +85,7 @@ def test_largest_logits_of_another_shape():
 
 
 def test_scales_may_be_applied_by_their_root():
-    """Lemma 19.6 asks for a root that is a power of two, so 1/8 is a scale like any other."""
+    """Lemma 19.2 asks for a root that is a power of two, so 1/8 is a scale like any other."""
     for case in ("levels", "low"):
         problem = Problem.build(Spec(queries=40, keys=40, head_dim=64), case)
         root = np.sqrt(np.float32(problem.spec.factor))

@@ -19,7 +19,7 @@ from constructive.checker import paired
 from constructive.constructions.multihead import readout
 from constructive.exact import modular
 from constructive.layers import attention
-from constructive.support import arrays, blocks, work
+from constructive.support import arrays, work
 from constructive.support.work import cores, in_pieces, one_blas_thread, workers
 from constructive.theory import assumptions
 from constructive.theory.capacity import fixed_capacity
@@ -31,7 +31,7 @@ COUNTS = 1, 2, 3, 8
 def small_pieces(monkeypatch):
     """Loops have many pieces, and take threads, also where there is little work."""
     monkeypatch.setattr(work, "_WORTH", 0)
-    monkeypatch.setattr(blocks, "_BLOCK", 8)
+    monkeypatch.setattr(readout, "_BLOCK", 8)
     monkeypatch.setattr(modular, "_PANEL", 16)
     monkeypatch.setattr(modular, "_TILE", (16, 16))
     monkeypatch.setattr(modular, "_COLUMNS_OF_PIECE", 8)
@@ -307,6 +307,8 @@ INTERRUPTED = """
     from constructive.support import work
     from constructive.support.work import progress_to
 
+    # a job in the background of a script inherits that SIGINT is ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     submitted, steps = [], []
 
     class Pool(work.ThreadPoolExecutor):
@@ -389,25 +391,24 @@ def test_a_piece_may_collect_the_loop_it_is_of():
 
 @pytest.mark.parametrize("total", [5, 8, 9, 30, 41])
 def test_blocks_are_what_numpy_and_lapack_find(total, monkeypatch):
-    monkeypatch.setattr(blocks, "_BLOCK", 8)
+    monkeypatch.setattr(readout, "_BLOCK", 8)
     monkeypatch.setattr(work, "_WORTH", 0)
     monkeypatch.setenv(work.JOBS, "3")
     rows = np.random.default_rng(total).standard_normal((total, 50))
-    gram = blocks.gram(rows)
+    gram = readout.gram(rows)
     assert np.allclose(gram, rows @ rows.T, rtol=1e-13, atol=1e-13)
     assert (gram == gram.T).all()
-    assert np.allclose(blocks.product(rows, rows.T), gram, rtol=1e-13, atol=1e-13)
-    factor = blocks.cholesky(gram.copy())
+    factor = readout.cholesky(gram.copy())
     lower = np.tril(factor)
     assert np.allclose(lower @ lower.T, gram, rtol=1e-12, atol=1e-12)
     assert factor.flags.f_contiguous
     gram[-1] = gram[:, -1] = gram[0]
     gram[-1, -1] = gram[0, 0] - 1.0  # not positive definite
-    assert blocks.cholesky(gram) is None
+    assert readout.cholesky(gram) is None
 
 
 def test_a_readout_of_many_blocks_solves_its_equations(monkeypatch):
-    monkeypatch.setattr(blocks, "_BLOCK", 16)
+    monkeypatch.setattr(readout, "_BLOCK", 16)
     rng = np.random.default_rng(3)
     z, targets = rng.standard_normal((70, 90)), rng.standard_normal((70, 2))
     found = readout.solve(z, targets)

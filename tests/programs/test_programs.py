@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import PRODUCTIONS, climb, decoder_case, share, shares
-from compact_parts import changed, compact
+from decoder_parts import changed, compact
 from emulated import INTEGER_MODELS, MODELS, programs
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from compact_parts import WINDOW, compact
+from decoder_parts import WINDOW, compact
 
 from constructive import (
     Dataset,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from compact_parts import SENTENCE, changed, compact
+from decoder_parts import SENTENCE, changed, compact
 from stored_parts import (
     BOUNDS,
     ERRORS,

@@ -1,6 +1,6 @@
 """Step 2. Every head takes a group of examples, which are consecutive (proofs/2).
 
-How many each takes says `theory.grouping.group_sizes`.
+How many each takes says `theory.bounds.group_sizes`.
 
 With each group S come its *dual basis* B (d, |S|), where e_t^T B is the unit vector of t in S, and
 its *complement* N (d, d - |S|), an orthonormal basis of the vectors orthogonal to S, among which w
@@ -18,7 +18,7 @@ from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array, unit_rows
 from constructive.support.errors import AssumptionError
 from constructive.support.work import in_pieces
-from constructive.theory.grouping import consecutive
+from constructive.theory.bounds import consecutive
 from constructive.theory.kruskal import dependency, describe_dependency
 
 # Unit queries nearer than this to the span of those before them are decided by singular values.

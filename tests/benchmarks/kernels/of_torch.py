@@ -1,34 +1,12 @@
 """PyTorch: log-sum-exps of its implementations, gradients, flex attention, variable lengths."""
 
-import contextlib
-import warnings
-
 import packed
 from libraries import OF_FLASH, SHORT, Row
 
-from constructive.kernels.adapters import Refused
+from constructive.kernels import ADAPTERS
 from constructive.kernels.masks import Causal
 
 _ALL = ("float32", *SHORT)
-
-
-def _chosen(backend):
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    return sdpa_kernel([getattr(SDPBackend, backend)])
-
-
-@contextlib.contextmanager
-def _asked(backend):
-    """Raise `Refused` where torch has no such kernel."""
-    with _chosen(backend), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            yield
-        except RuntimeError as error:
-            if "No viable backend" in str(error) or "No available kernel" in str(error):
-                raise Refused(f"torch has no kernel of {backend} for it") from error
-            raise
 
 
 def _is_flag(problem):
@@ -84,7 +62,7 @@ def _with_bias(name):
     return run
 
 
-def _backward(backend):
+def _backward(adapter):
     """Return gradients by one implementation of scaled_dot_product_attention."""
 
     def run(backward, device):
@@ -95,9 +73,7 @@ def _backward(backend):
         options = problem.options("torch")
         options = {n: x.to(device) if hasattr(x, "to") else x for n, x in options.items()}
         d_out = torch.from_numpy(backward.d_out).to(q.dtype).to(device)
-        with _asked(backend):
-            out = torch.nn.functional.scaled_dot_product_attention(q, k, v, **options)
-            return torch.autograd.grad(out, (q, k, v), d_out)
+        return torch.autograd.grad(ADAPTERS[adapter].attend(q, k, v, **options), (q, k, v), d_out)
 
     return run
 
@@ -205,13 +181,13 @@ def rows():
         Row("torch efficient, lse", "torch", _with_bias("efficient"), on_cuda=_ALL,
             says={"fully_masked_lse": 0.0}, **lse),
         Row("torch cudnn, lse", "torch", _with_bias("cudnn"), **lse, **on_gpu),
-        Row("torch flash, gradients", "torch", _backward("FLASH_ATTENTION"), on_cpu=_ALL,
+        Row("torch flash, gradients", "torch", _backward("torch-flash"), on_cpu=_ALL,
             **gradients | {"has_groups": True}),
-        Row("torch efficient, gradients", "torch", _backward("EFFICIENT_ATTENTION"),
+        Row("torch efficient, gradients", "torch", _backward("torch-efficient"),
             **gradients | {"on_cuda": _ALL, "has_groups": False}),
-        Row("torch cudnn, gradients", "torch", _backward("CUDNN_ATTENTION"),
+        Row("torch cudnn, gradients", "torch", _backward("torch-cudnn"),
             **gradients | {"has_width": True}),
-        Row("torch math, gradients", "torch", _backward("MATH"), on_cpu=("float32",),
+        Row("torch math, gradients", "torch", _backward("torch-math"), on_cpu=("float32",),
             **gradients | {"has_width": True, "on_cuda": ("float32",)}),
         Row("torch flex, lse", "torch", _flex_forward, on_cpu=_ALL, **flex),
         Row("torch flex, gradients", "torch", _flex_backward, kind="backward", d_lse=True,

@@ -11,7 +11,6 @@ named and left out. Without a GPU kernels in Triton run in its interpreter, whic
 import argparse
 import contextlib
 import json
-import logging
 import multiprocessing
 import os
 import sys
@@ -31,6 +30,7 @@ from constructive.kernels.inputs import from_layout
 from constructive.kernels.masks import Boolean, Causal
 from constructive.kernels.merging import MergeReport
 from constructive.kernels.spec import as_float64, numpy_dtype
+from constructive.support.errors import ParameterError
 
 TOP, BOTTOM = Causal("top-left"), Causal("bottom-right")
 RANDOM = {
@@ -233,12 +233,15 @@ def drawn(spec, size):
 def backward(result, part):
     row = result.row
     for problem in _problems(result, part):
-        for each in Backward.each([problem], d_lse=row.d_lse):
+        try:
+            each = Backward.of(problem, d_lse=row.d_lse)
+        except ParameterError:  # its gradients are not known
+            continue
 
-            def examined(found, each=each):
-                return each.examine(*found[:3], **(found[3] if len(found) > 3 else {}))
+        def examined(found, each=each):
+            return each.examine(*found[:3], **(found[3] if len(found) > 3 else {}))
 
-            result.judge(f"{result.where}/{problem.case}", each, examined, repr(each))
+        result.judge(f"{result.where}/{problem.case}", each, examined, repr(each))
 
 
 def merging(result, part):
@@ -275,7 +278,7 @@ def quantized(result, part):
 
             def examined(found, each=each):
                 out = found[0] if isinstance(found, tuple) else found
-                return examine(each.problem, out, layout=row.layout, memory=each)
+                return examine(each.problem, out, layout=row.layout)
 
             result.judge(what, each, examined, repr(each.problem))
 
@@ -363,7 +366,6 @@ def show(folder, *, details):
 
 
 def main():
-    logging.getLogger("constructive").setLevel(logging.ERROR)  # problems without gradients
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", help="parts of the names of rows")
     parser.add_argument("--dtype", action="append")

@@ -1,10 +1,10 @@
-"""Attack the theorems on kernels: run the random programs of page 19 with many more seeds.
+"""Attack the theorems on kernels: run the random programs of their pages with many more seeds.
 
     python tests/benchmarks/kernels/theorems.py --programs 60000 --jobs 2 ['Theorem 20' ..]
 
-Each check of the page that draws programs has a loop over seeds. Here that loop has as many as are
-asked for, in parts of 1,000, for all theorems or those that are named. It prints how many seeds
-each loop had, and those that do not hold.
+Each check of pages 19, 26 and 27 that draws programs has a loop over seeds. Here that loop has as
+many as are asked for, in parts of 1,000, for all theorems or those that are named. It prints how
+many seeds each loop had, and those that do not hold.
 """
 
 import argparse
@@ -23,13 +23,16 @@ STEP = 1000
 
 
 def examples():
-    """Return (heading, statement) of the page, in order."""
-    (page,) = (path for path in pages() if path.name == "19-kernels.md")
-    text, found = page.read_text("utf-8"), []
-    for example in doctest.DocTestParser().get_examples(text):
-        before = "\n".join(text.splitlines()[: example.lineno])
-        headings = re.findall(r"^## (.*)$", before, re.MULTILINE)
-        found.append(((headings or [""])[-1], example.source))
+    """Return (page, heading, statement) of all pages on kernels, in order."""
+    found = []
+    for page in pages():
+        text = page.read_text("utf-8")
+        if "kernel" not in page.stem:
+            continue
+        for example in doctest.DocTestParser().get_examples(text):
+            before = "\n".join(text.splitlines()[: example.lineno])
+            headings = re.findall(r"^## (.*)$", before, re.MULTILINE)
+            found.append((page.stem, (headings or [""])[-1], example.source))
     return found
 
 
@@ -39,13 +42,13 @@ def attack(index, first):
     Return the loop, how many seeds held, and what the next one raised, or "".
     """
     every, space, seeds = examples(), {}, iter(range(first, first + STEP))
-    heading, source = every[index]
-    for _, statement in every[:index]:
-        if not LOOP.match(statement) and not statement.startswith("holds("):
-            exec(compile(statement, "page 19", "single"), space)  # noqa: S102 - ours
+    page, heading, source = every[index]
+    for of, _, statement in every[:index]:
+        if of == page and not LOOP.match(statement) and not statement.startswith("holds("):
+            exec(compile(statement, page, "single"), space)  # noqa: S102 - ours
     space["_seeds"], failure = seeds, ""
     try:
-        exec(compile(LOOP.sub("for seed in _seeds:", source), "page 19", "exec"), space)  # noqa: S102
+        exec(compile(LOOP.sub("for seed in _seeds:", source), page, "exec"), space)  # noqa: S102
     except Exception as error:  # whatever does not hold
         failure = f"seed {space['seed']}: {error!r} {traceback.format_exc()[-600:]}"
     held = space["seed"] - first + (not failure)
@@ -61,7 +64,7 @@ def main():
     loops = [
         (index, first)
         for first in range(0, options.programs, STEP)
-        for index, (heading, source) in enumerate(examples())
+        for index, (_, heading, source) in enumerate(examples())
         if LOOP.match(source)
         and (not options.theorems or any(word in heading for word in options.theorems))
     ]

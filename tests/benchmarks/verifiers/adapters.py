@@ -5,16 +5,18 @@
 
 Run it with the Python that has the tool. `run.py` starts the first; problems come in as lines of
 JSON. A problem has "onnx" and "vnnlib" (paths), "timeout" (seconds), "lower" and "upper" (the box),
-"disjuncts" (lists of atoms; an atom [w, c] means w . Y >= c), and "heads": lists [A, b, V] of
-f(x) = sum_h V_h^T softmax(A_h x + b_h). "before" may have such heads g, too: the network is then
-f(x + g(x)); and "units" weights w and biases c of a readout sum_j relu(w_j . f + c_j). A graph of
-other operators has "nodes" ([operator, inputs, outputs, attributes]) and "constants" ([name, type,
-shape, entries]) instead. The first line that comes back is a version.
+"disjuncts" (lists of atoms; an atom [w, c] means w . Y >= c), "point" (a witness, or nothing), and
+"heads": lists [A, b, V] of f(x) = sum_h V_h^T softmax(A_h x + b_h). "before" may have such heads
+g, too: the network is then f(x + g(x)); and "units" weights w and biases c of a readout
+sum_j relu(w_j . f + c_j). A graph of other operators has "nodes" ([operator, inputs, outputs,
+attributes]) and "constants" ([name, type, shape, entries]) instead. The first line that comes back
+is a version.
 
 `loads` says which tools load ONNX files with one static input, and bound their outputs near zero.
 Files come from `constructive instances make`.
 """
 
+import copy
 import json
 import math
 import os
@@ -43,17 +45,30 @@ def answer_all(tool_version, answer):
         print(reply, file=replies, flush=True)
 
 
-def by_bounds(problem, upper_bounds):
+def by_bounds(problem, upper_bounds, reached=None):
     """unsat if in each disjunct the upper bound of an atom's w . Y is below its threshold.
 
-    `upper_bounds` takes the coefficients of all atoms, one row each.
+    `upper_bounds` takes the coefficients of all atoms, one row each; `reached` returns the largest
+    w . Y that were seen, and a bound below them is wrong.
     """
-    atoms = [atom for disjunct in problem["disjuncts"] for atom in disjunct]
-    bounds = iter(upper_bounds([w for w, _ in atoms]))
-    slacks = [[float(next(bounds)) - c for _, c in disjunct] for disjunct in problem["disjuncts"]]
-    if any(math.isnan(slack) for disjunct in slacks for slack in disjunct):
+    rows = [w for disjunct in problem["disjuncts"] for w, _ in disjunct]
+    found = np.array(upper_bounds(rows), float)
+    if np.isnan(found).any():
         return "error,a bound is NaN"
-    return "unsat" if all(min(disjunct) < 0 for disjunct in slacks) else "unknown"
+    seen = np.array(reached(rows)) if reached else found
+    wrong = (found < seen - ROUGH * np.maximum(1.0, np.abs(seen))).any()
+    bounds = iter(found)
+    slacks = [[next(bounds) - c for _, c in disjunct] for disjunct in problem["disjuncts"]]
+    said = "unsat" if all(min(disjunct) < 0 for disjunct in slacks) else "unknown"
+    return said + WRONG * bool(wrong)
+
+
+def points(problem):
+    """Points of the box: its ends, at random, corners, and the witness where there is one."""
+    low, high = (np.array(problem[side]) for side in ("lower", "upper"))
+    drawn = np.random.default_rng(0).uniform(low, high, (POINTS, len(low)))
+    corners = np.where(drawn > (low + high) / 2, high, low)
+    return np.array([low, high, problem["point"] or low, *drawn, *corners])
 
 
 def witness(x):
@@ -62,6 +77,9 @@ def witness(x):
 
 # More than float64 rounds in the control.
 SLACK = 1e-6
+# More than float32 rounds, as a part of a value or of 1; and what is added to a reply.
+ROUGH, WRONG = 1e-4, ",wrong bound"
+POINTS = 100
 
 
 def by_vertices(network, box, row):
@@ -199,7 +217,13 @@ def auto_lirpa(method, precision):
             rows = torch.tensor([rows], dtype=dtype)
             return network.compute_bounds(x=(box,), C=rows, method=method)[1][0].tolist()
 
-        return by_bounds(problem, upper_bounds)
+        def reached(rows):
+            exact = copy.deepcopy(module).double()
+            rows = torch.tensor(rows).double()
+            found = [rows @ exact(x)[0] for x in torch.tensor(points(problem)).split(1)]
+            return torch.stack(found).amax(0).tolist()
+
+        return by_bounds(problem, upper_bounds, reached)
 
     answer_all(f"auto_LiRPA {__version__}, torch {torch.__version__}", answer)
 

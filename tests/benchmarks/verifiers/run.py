@@ -18,11 +18,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from adapters import OURS, VERIFIERS
+from adapters import OURS, VERIFIERS, WRONG
 
 from constructive import instances
 from constructive.instances.graphs import OperatorGraph
-from constructive.instances.making import KINDS
 from constructive.instances.network import Rectified, Stacked
 from constructive.instances.scoring import Outcome
 
@@ -31,6 +30,11 @@ ADAPTERS = Path(__file__).resolve().parent / "adapters.py"
 START = 120.0
 # Seconds beyond the timeout after which a tool is stopped: it may have to start programs.
 GRACE = 60.0
+# Each has a number for each seed. A bound is wrong that is below an output which was seen.
+COLUMNS = (
+    "sat right", "unsat right", "false sat", "false unsat", "false in float32", "wrong bounds",
+    "unknown", "unshown", "error",
+)  # fmt: skip
 
 
 class MissingError(Exception):
@@ -86,6 +90,7 @@ def problem_of(folder, instance, timeout):
         "timeout": timeout,
         "lower": box.lower.tolist(),
         "upper": box.upper.tolist(),
+        "point": [float(x) for x in getattr(instance.proof, "point", ())],
         "disjuncts": [
             [[atom.coefficients.tolist(), float(atom.threshold)] for atom in atoms]
             for atoms in instance.property.disjuncts
@@ -110,21 +115,31 @@ def heads_of(network):
     return [[part.tolist() for part in head] for head in parts]
 
 
-def judged(name, command, folder, made, timeout):
-    """Run one verifier: its line of the table, and how often it failed by what it said."""
-    adapter = Adapter(command)
-    results, started = folder.with_name(f"{name}.csv"), time.monotonic()
-    errors = Counter()
-    with results.open("w") as file:
-        for instance in made:
-            reply = adapter.ask(problem_of(folder, instance, timeout))
-            if reply.startswith("error"):
-                errors[reply.partition(",")[2]] += 1
-            file.write(f"{instance.name},{reply.replace('timed-out', 'timeout')}\n")
+def judged(name, command, folders, timeout):
+    """Run one verifier on folders of one family: its line of the table, and other lines."""
+    adapter, rows, others = Adapter(command), [], Counter()
+    started, total = time.monotonic(), sum(len(made) for _, made in folders)
+    for folder, made in folders:
+        results, cells = folder.with_name(f"{folder.name}-{name}.csv"), Counter()
+        with results.open("w") as file:
+            for instance in made:
+                reply = adapter.ask(problem_of(folder, instance, timeout))
+                if reply.startswith("error"):
+                    others[reply.partition(",")[2]] += 1
+                cells["wrong bounds"] += reply.endswith(WRONG)
+                file.write(f"{instance.name},{reply.replace('timed-out', 'timeout')}\n")
+        score, labels = instances.score(folder, results), {each.name: label(each) for each in made}
+        for each in score.rows:
+            said = {Outcome.RIGHT: f"{each.said} right", Outcome.FALSE: f"false {each.said}"}
+            cells[said.get(each.outcome, str(each.outcome.value))] += 1
+        cells["false in float32"] = len(score.false_in_float32)
+        others.update(f"FALSE: {labels[each.expected.name]}" for each in score.false)
+        rows.append(cells)
     adapter.stop()
-    seconds = (time.monotonic() - started) / len(made)
-    labels = {each.name: label(each) for each in made}
-    return row(name, adapter.version, instances.score(folder, results), seconds, labels), errors
+    cells = [", ".join(str(row[column]) for row in rows) for column in COLUMNS]
+    cells += [f"{(time.monotonic() - started) / total:.2f} s"]
+    lines = [f"  {count} x {message}" for message, count in others.items()]
+    return f"| {name} | {adapter.version} | {made[0].family} | {' | '.join(cells)} |", *lines
 
 
 def label(instance):
@@ -135,59 +150,43 @@ def label(instance):
     return next(operator for operator in between if operator not in {"MatMul", "Reshape"})
 
 
-def row(name, version, score, seconds, labels):
-    """A line of the table."""
-    outcomes = Counter((row.expected.answer, row.outcome) for row in score.rows)
-    total = Counter(row.outcome for row in score.rows)
-    false = Counter(labels[row.expected.name] for row in score.false)
-    kinds = ", ".join(f"{count} {family}" for family, count in sorted(false.items()))
-    errors = total[Outcome.ERROR] + total[Outcome.UNSHOWN] + total[Outcome.MISSING]
-    cells = [
-        name, version, outcomes["sat", Outcome.RIGHT], outcomes["unsat", Outcome.RIGHT],
-        total[Outcome.UNKNOWN], f"{len(score.false)}" + f" ({kinds})" * bool(kinds),
-        len(score.false_in_float32), errors, f"{seconds:.2f} s",
-    ]  # fmt: skip
-    return f"| {' | '.join(map(str, cells))} |"
+def folder_of(place, kind, seed, options):
+    """A folder of one family whose answers are proved, and its instances."""
+    known, drawn = instances.FAMILIES[kind].options, {"scale": tuple(options.scale)}
+    given = {name: pair for name, pair in drawn.items() if name in known}
+    dims = tuple(options.dim)
+    made = instances.make(options.count, kinds=[kind], dims=dims, seed=seed, **given)
+    folder = place / f"{seed}-folder"
+    instances.save(folder, made)
+    if not instances.check(folder).proved:
+        raise SystemExit("the answers of the folder are not proved")
+    return folder, made
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("verifiers", nargs="*", metavar="VERIFIER", help=", ".join(VERIFIERS))
     parser.add_argument("--python", default=sys.executable, help="which has the tools")
-    parser.add_argument("--count", type=int, default=60)
-    parser.add_argument("--kind", action="append", help="family; may be repeated")
-    parser.add_argument("--even", action="store_true", help="as many turns for each default family")
+    parser.add_argument("--count", type=int, default=100, help="instances of each family and seed")
+    parser.add_argument("--kind", nargs="+", default=[*instances.FAMILIES], help="families")
     parser.add_argument("--dim", type=int, nargs=2, default=(2, 16))
     parser.add_argument("--scale", type=float, nargs=2, default=(16.0, 256.0))
     parser.add_argument("--timeout", type=float, default=10.0)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, nargs="+", default=[0])
     options = parser.parse_args()
-    kinds = options.kind or [*(dict.fromkeys(KINDS) if options.even else KINDS)]
-    scaled = any("scale" in instances.FAMILIES[kind].options for kind in kinds)
-    given = {"scale": tuple(options.scale)} if scaled else {}
-    made = instances.make(
-        options.count, kinds=kinds, dims=tuple(options.dim), seed=options.seed, **given
-    )
-    place = Path(tempfile.mkdtemp())
-    folder = place / "folder"
-    instances.save(folder, made)
-    if not instances.check(folder).proved:
-        raise SystemExit("the answers of the folder are not proved")
-    counted = Counter(instance.answer for instance in made)
-    print(", ".join(f"{count} {answer}" for answer, count in counted.items()), f"of {kinds}")
-    columns = "sat right | unsat right | unknown | FALSE | FALSE in float32 | error | time"
-    print(f"| verifier | version | {columns} |")
-    print("|---" * 9 + "|")
-    for name in options.verifiers or VERIFIERS:
-        python = sys.executable if name in OURS else options.python
-        try:
-            line, errors = judged(name, [python, ADAPTERS, name], folder, made, options.timeout)
-        except MissingError:
-            print(f"| {name} | not found | | | | | | | |")
-            continue
-        said = (f"  {count} x {message}" for message, count in errors.items())
-        print(line, *said, sep="\n", flush=True)
-    shutil.rmtree(place)
+    print(f"| verifier | version | family | {' | '.join(COLUMNS)} | time |")
+    print("|---" * (len(COLUMNS) + 4) + "|")
+    for kind in options.kind:
+        place = Path(tempfile.mkdtemp())
+        folders = [folder_of(place, kind, seed, options) for seed in options.seed]
+        for name in options.verifiers or VERIFIERS:
+            python = sys.executable if name in OURS else options.python
+            try:
+                lines = judged(name, [python, ADAPTERS, name], folders, options.timeout)
+            except MissingError:
+                lines = [f"| {name} | not found |" + " |" * (len(COLUMNS) + 2)]
+            print(*lines, sep="\n", flush=True)
+        shutil.rmtree(place)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A second opinion on the checker: the definitions of the pages, in balls and integers.
+"""A second opinion: the definitions of the pages, in balls and floats.
 
 It imports python-flint and NumPy alone: nothing of the package, and nothing of the checker.
 """
@@ -13,11 +13,6 @@ def matrix(array):
     """A matrix of balls without a radius."""
     rows, columns = array.shape
     return flint.arb_mat(rows, columns, [float(x) for x in array.ravel()])
-
-
-def scaled(value, power):
-    """A float times a power of two, exactly."""
-    return flint.arb(float(value)) * flint.arb(2) ** int(power)
 
 
 def tokens_of(data, t):
@@ -35,9 +30,27 @@ def softmax(logits):
     return flint.arb_mat(1, len(powers), [x / total for x in powers])
 
 
-def outputs(weights, data):
+def attended(weights, tokens, query):
+    """Attention of each head on the tokens (n, d) that a query sees: rows of n balls."""
+    x, e = matrix(tokens), matrix(query[:, None])
+    for w_q, w_k in zip(weights["W_Q"], weights["W_K"], strict=True):
+        yield softmax((x * (matrix(w_k) * (matrix(w_q).transpose() * e))).entries())
+
+
+def representations(weights, data, bits=PREC):
+    """Z as a list of the H rows (1, d) of each example."""
+    with flint.ctx.workprec(bits):
+        found = []
+        for t, query in enumerate(data["queries"]):
+            tokens = tokens_of(data, t)
+            rows = attended(weights, tokens, query)
+            found.append([shares * matrix(tokens) for shares in rows])
+        return found
+
+
+def outputs(weights, data, bits=PREC):
     """f(E_t, e_t) of each example t, as a list of d_out balls; none where balls are infinite."""
-    with flint.ctx.workprec(PREC):
+    with flint.ctx.workprec(bits):
         (heads, _, inner), last = weights["W_V"].shape, matrix(weights["W_D"])
         between = weights["W_O"].reshape(heads, inner, -1)
         readouts = []
@@ -46,79 +59,23 @@ def outputs(weights, data):
             values = sum(map(matrix, parts[1:]), matrix(parts[0]))
             readouts.append(values * matrix(between[h]) * last)
         found = []
-        for t, query in enumerate(data["queries"]):
-            x, e = matrix(tokens_of(data, t)), matrix(query[:, None])
-            total = None
-            for h in range(heads):
-                read = matrix(weights["W_K"][h]) * matrix(weights["W_Q"][h]).transpose() * e
-                part = softmax((x * read).entries()) * x * readouts[h]
-                total = part if total is None else total + part
-            found.append(total.entries())
+        for rows in representations(weights, data, bits):
+            read = [z * readout for z, readout in zip(rows, readouts, strict=True)]
+            found.append(sum(read[1:], read[0]).entries())
         finite = all(x.is_finite() for row in found for x in row)
         return found if finite else []
 
 
-def integers(array):
-    """Rows of floats as integers, all times one power of two."""
-    low = min((int(np.frexp(x)[1]) - 53 for x in array.ravel() if x), default=0)
-    unit = flint.fmpq(2) ** -low
-    return [[int(flint.fmpq(*float(x).as_integer_ratio()) * unit) for x in row] for row in array]
-
-
-def rank(rows):
-    """The rank of rows of floats, over the rational numbers."""
-    rows = np.asarray(rows, dtype=np.float64)
-    return flint.fmpz_mat(integers(rows)).rank() if rows.size else 0
-
-
-def is_grouping(data, groups):
-    """Whether contexts have rank n, and the groups of queries are those of Theorem 1."""
-    queries, contexts = data["queries"], data["contexts"]
-    for tokens in contexts.reshape(-1, *contexts.shape[-2:]):
-        if rank(tokens) < len(tokens):
-            return False
-    for head, (start, stop) in enumerate(groups):
-        own = queries[start:stop]
-        if rank(own) < len(own):
-            return False
-        others = [*range(start), *range(stop, len(queries))] if head else []
-        if any(rank([*own, queries[t]]) == len(own) for t in others):
-            return False
-    return True
-
-
-def rows_modulo(weights, data, p, a, columns):
-    """These columns of Z modulo p with a in the place of exp(unit), entry by entry."""
-    contexts = data["contexts"].reshape(-1, data["contexts"].shape[-1])
-    tokens, queries = integers(contexts), integers(data["queries"])
-    heads, width, inner = weights["W_Q"].shape
-    w_q, w_k = (integers(weights[name].reshape(-1, inner)) for name in ("W_Q", "W_K"))
-    size, found = data["contexts"].shape[-2], []
-    for t, e in enumerate(queries):
-        start = t * size if data["contexts"].ndim == 3 else 0
-        seen = tokens[start : start + len(tokens_of(data, t))]
-        row = []
-        for h in range(heads):
-            q, k = w_q[h * width : (h + 1) * width], w_k[h * width : (h + 1) * width]
-            reads = [sum(q[i][j] * e[i] for i in range(width)) for j in range(inner)]
-            weight = [sum(k[i][j] * reads[j] for j in range(inner)) for i in range(width)]
-            logits = [sum(x * w for x, w in zip(token, weight, strict=True)) for token in seen]
-            powers = [pow(a, logit % (p - 1), p) for logit in logits]
-            inverse = pow(sum(powers), -1, p)  # ValueError where the denominator is zero
-            row += [
-                sum(power * token[i] for power, token in zip(powers, seen, strict=True)) * inverse
-                for i in range(width)
-            ]
-        found.append([row[c] % p for c in columns])
-    return found
-
-
-def rank_modulo(rows, p):
-    """The rank of a matrix of integers modulo p."""
-    return flint.nmod_mat(len(rows), len(rows[0]), [x for row in rows for x in row], p).rank()
-
-
 # Decoders: margins of the next token in balls, and what a program may take of them, in floats.
+
+
+def exact_sum(tokens, places):
+    """Their sum, which floats have to hold: the error of a sum is a float, too."""
+    x = tokens + places
+    added = x - tokens
+    if np.any((tokens - (x - added)) + (places - added)):
+        raise ValueError("tokens and positions do not add exactly")
+    return x
 
 
 def decoded(weights, texts, prompt=1, window=None, period=None):
@@ -127,29 +84,28 @@ def decoded(weights, texts, prompt=1, window=None, period=None):
     Attention is a row of balls for each head.
     """
     end, period = len(weights["embedding"]), period or len(weights["positions"])
-    codes, heads = (weights[name].astype(float) for name in ("embedding", "positions")), []
-    embedding, positions = codes
-    for w_q, w_k in zip(weights["W_Q"], weights["W_K"], strict=True):
-        heads.append(matrix(w_k) * matrix(w_q).transpose())
+    embedding, positions = (weights[name].astype(float) for name in ("embedding", "positions"))
     for ids in texts:
-        x = embedding[ids] + positions[np.arange(len(ids)) % period]
+        x = exact_sum(embedding[ids], positions[np.arange(len(ids)) % period])
         for i in range(prompt - 1, len(ids)):
             seen = x[max(0, i + 1 - (window or len(ids))) : i + 1]
-            reads = [matrix(seen) * head * matrix(x[i][:, None]) for head in heads]
-            attention = [softmax(read.entries()) for read in reads]
+            attention = list(attended(weights, seen, x[i]))
             yield x[i], seen, attention, ids[i + 1] if i + 1 < len(ids) else end
 
 
-def margins(weights, texts, **view):
+def read_out(x, seen, attention):
+    """The row of Z of a position, as a list of (H + 1) d balls."""
+    own = [flint.arb(float(entry)) for entry in x]
+    return own + [z for shares in attention for z in (shares * matrix(seen)).entries()]
+
+
+def margins(weights, texts, bits=PREC, **view):
     """By how much the logit that has to follow is more than each other one: rows of balls."""
-    with flint.ctx.workprec(PREC):
+    with flint.ctx.workprec(bits):
         read = matrix(weights["U"]) * matrix(weights["unembedding"]).transpose()
         found = []
-        for x, seen, attention, right in decoded(weights, texts, **view):
-            z = [flint.arb(float(entry)) for entry in x]
-            for shares in attention:
-                z += (shares * matrix(seen)).entries()
-            logits = (flint.arb_mat([z]) * read).entries()
+        for *position, right in decoded(weights, texts, **view):
+            logits = (flint.arb_mat([read_out(*position)]) * read).entries()
             own = logits.pop(right)
             found.append([own - other for other in logits])
         return found

@@ -1,4 +1,7 @@
-"""The claim *error*, about real numbers: in float64, or with enough digits."""
+"""The claims *error* and *labels* of layers: what real numbers make of weights and data.
+
+How far outputs are from targets is bounded in float64, or with as many digits as decide it.
+"""
 
 import math
 from collections import namedtuple
@@ -69,7 +72,49 @@ class Error(Claim):
         )
 
 
-# How it is shown.
+def labels_of(targets):
+    """The label of each one-hot target."""
+    require(targets.ndim == 2 and targets.shape[1] > 1, "targets have no classes")
+    one_hot = ((targets == 0) | (targets == 1)).all(axis=1) & (targets.sum(axis=1) == 1)
+    if not one_hot.all():
+        wrong = int(one_hot.argmin())
+        raise Refuted(f"the target of example {wrong} is not one-hot", wrong)
+    return targets.argmax(axis=1)
+
+
+class Labels(Claim):
+    """The output of each label leads any other by a bound, which is not zero."""
+
+    name, of_lengths = "labels", True
+    statement = (
+        "targets are one-hot, and the output of each label is larger than any other by {!r} or more"
+    )
+    unshown = "targets are one-hot, and the output of each label is larger than any other"
+
+    def needs(self, about):
+        return about.real_needs()
+
+    def check(self, about):
+        labels = labels_of(about.data["targets"])
+        found, rows = about.floats, np.arange(len(labels))
+        require(found is not None, "float64 does not show what outputs are")
+        out = found.outputs
+        off = up(found.off + 4 * UNIT * np.abs(out))  # and the differences
+        apart, both = (out[rows, labels] - out.T).T, up((off[rows, labels] + off.T).T)
+        least, most = apart - both, apart + both
+        least[rows, labels] = most[rows, labels] = np.inf
+        wrong = np.flatnonzero(most.min(axis=1) < 0)
+        if len(wrong):
+            detail = f"at example {wrong[0]} another output is larger than that of its label"
+            raise Refuted(detail, int(wrong[0]))
+        require("bound" in self.evidence and self.bound > 0, "labels which lead by nothing")
+        leads = np.ldexp(least.min(axis=1), found.scales)  # rounded, below 2^-1022
+        require((leads > self.bound).all(), f"a label is not shown to lead by {self.bound!r}")
+        detail = f"labels lead by {below(float(leads.min()), 2, self.bound)} or more (float64 with "
+        return Shown((self.bound,), f"{detail}a-priori bounds, {len(labels)} examples)")
+
+
+# How they are shown.
 
 COUNTS = (5, 7, 10, 14, 20, 28, 40, 56, 80, 112, 160, 224)  # of digits
 MINUTE = 2e12  # operations which more digits may cost
@@ -89,7 +134,7 @@ class Work:
 def digits_needed(shapes, count):
     """Bytes and operations for so many digits, but exponentials."""
     total, size, width, outputs, heads, inner, value_dim, between = shapes
-    units, columns = largest(size, width, heads, inner, outputs), heads * width
+    units, columns = max(entries(size, width, heads, inner), outputs), heads * width
     number, logit = 8 * (count + 6), 48 * (count + 10)  # bytes; logits become Python's integers
     rows = min(total, max(1, CHUNK // units))
     weights = columns * (2 * inner + value_dim) + heads * value_dim * between + between * outputs
@@ -102,11 +147,6 @@ def digits_needed(shapes, count):
     products = total * each + once
     operations = count * count * products + 1e5 * total * (outputs + 4)  # in Python's integers
     return held, operations
-
-
-def largest(size, width, heads, inner, outputs):
-    """Entries of one example in the largest array."""
-    return max(entries(size, width, heads, inner), outputs)
 
 
 # Bounds of |f - y| from both sides, where it is largest as far as is known, a bound of the root of
@@ -218,7 +258,7 @@ def representation(weights, data, count, work):
     (heads, width, _), contexts = weights["W_V"].shape, data["contexts"]
     inner = weights["W_Q"].shape[2]
     total, outputs = len(data["queries"]), data["targets"].size // len(data["queries"])
-    units = largest(*contexts.shape[-2:], heads, inner, outputs)
+    units = max(entries(*contexts.shape[-2:], heads, inner), outputs)
     view = Examples(data, chunks(total, units, CHUNK))
     numbers = Digits(count, work)
     for (rows, *_), _, tokens, attention in attend(numbers, Heads(numbers, weights), view):

@@ -4,12 +4,11 @@ import itertools
 import math
 from fractions import Fraction
 
-import drawn
 import flint
 import numpy as np
 import oracle
 import pytest
-from checker_parts import FREE, layer_and_data, refused
+from checker_parts import FREE, case, layer_and_data, refused
 from flint import arb
 
 from constructive import Dataset, build_memorizer
@@ -206,8 +205,8 @@ def test_outputs_are_as_near_as_their_bounds_say(
     weights = cancelling(weights | {"W_Q": weights["W_Q"] * sharpness}, 4)
     weights["W_K"] = np.ldexp(weights["W_K"], -scale)
     data["contexts"] = np.ldexp(data["contexts"], scale)
-    as_if("real", CHUNK=chunk)
-    found = checker.real.in_floats(weights, data, FREE.tell)
+    as_if("error", CHUNK=chunk)
+    found = checker.error.in_floats(weights, data, FREE.tell)
     require_near(found, weights, data, most=1e-11)
 
 
@@ -226,7 +225,7 @@ def test_what_stands_beyond_a_length_is_not_seen(seed):
 @pytest.mark.parametrize("heads", [1, 4, 5])
 def test_bounds_of_outputs_count_rounding_attention_and_readout(checker, monkeypatch, heads):
     """Where attention is off by so much, and readouts: each term, as nothing else is left."""
-    part, rng = checker.real, np.random.default_rng(heads)
+    part, rng = checker.error, np.random.default_rng(heads)
     weights, data = layer_and_data(rng, shared=False, outputs=2, parts=0)
     weights = {name: x[:heads] for name, x in weights.items() if name in ("W_Q", "W_K", "W_V")}
     total, size, width = data["contexts"].shape
@@ -262,7 +261,7 @@ def test_readouts_that_cancel_are_off_by_what_they_are_sums_of(checker, seed):
     weights["W_O"][1::3] = -weights["W_O"][::3] * (1 + 2.0**-30)
     weights["W_V"][..., 1] = weights["W_V"][..., 0]
     weights["W_V"] *= 2.0**40
-    found = checker.real.in_floats(weights, data, FREE.tell)
+    found = checker.error.in_floats(weights, data, FREE.tell)
     require_near(found, weights, data)
 
 
@@ -270,7 +269,7 @@ def test_readouts_that_cancel_are_off_by_what_they_are_sums_of(checker, seed):
 def test_sums_by_halves(checker, count):
     """Each term is in few sums: units in the last place show through."""
     parts = np.random.default_rng(count).integers(-9, 9, (count, 2, 3)).astype(float)
-    assert (checker.real.added(parts) == parts.sum(axis=0)).all()
+    assert (checker.error.added(parts) == parts.sum(axis=0)).all()
 
 
 @pytest.mark.parametrize("name", ["contexts", "queries", "targets", "W_Q", "W_K", "W_V", "W_D"])
@@ -296,20 +295,20 @@ def test_what_leaves_the_range_of_floats_shows_nothing_false(name, power):
 def test_the_largest_distance_is_told_at_its_own_scale(checker):
     """Examples have scales of their own, and the worst need not be where the scaled one is."""
     far, scales = np.array([[2.0, 1.0], [3.0, 0.0], [0.5, 8.0]]), np.array([9, 1, -1])
-    found = checker.real.InFloats(far, np.zeros_like(far), scales, far)
-    residuals = checker.real.of_floats(found)
+    found = checker.error.InFloats(far, np.zeros_like(far), scales, far)
+    residuals = checker.error.of_floats(found)
     assert residuals.place == (0, 0)
     assert 1024 <= residuals.most <= 1024 * (1 + Fraction(1, 2**20))
     assert 1024 * (1 - Fraction(1, 2**20)) <= residuals.least <= 1024
 
 
 def test_outputs_that_are_not_finite_show_nothing(checker, monkeypatch):
-    monkeypatch.setattr(checker.real, "readout_of", lambda *_: None)
+    monkeypatch.setattr(checker.error, "readout_of", lambda *_: None)
     for bad in (np.inf, np.nan):
         parts = np.array([[1.0, bad]]), np.zeros((1, 2)), np.zeros(1, np.int64), np.ones((1, 2))
-        found = checker.real.InFloats(*parts)
-        monkeypatch.setattr(checker.real, "residuals_in_floats", lambda *_, found=found: found)
-        assert checker.real.in_floats({}, {}, FREE.tell) is None
+        found = checker.error.InFloats(*parts)
+        monkeypatch.setattr(checker.error, "residuals_in_floats", lambda *_, found=found: found)
+        assert checker.error.in_floats({}, {}, FREE.tell) is None
 
 
 @pytest.mark.parametrize(("axes", "longest"), [("columns", 20), ("tokens", 9), ("inner", 30)])
@@ -324,8 +323,8 @@ def test_longer_sums_are_left_to_digits(checker, as_if, axes, longest):
     if axes == "inner":
         weights |= {name: rng.standard_normal((5, 4, 30)) for name in ("W_Q", "W_K")}
     for most, found in ((longest, True), (longest - 1, False)):
-        as_if("real", LONGEST=most)
-        assert (checker.real.in_floats(weights, data, FREE.tell) is not None) == found
+        as_if("error", LONGEST=most)
+        assert (checker.error.in_floats(weights, data, FREE.tell) is not None) == found
 
 
 # Outputs in fixed point.
@@ -354,7 +353,7 @@ def test_products_of_digits(checker, seed):
 
 def test_exponentials_cost_what_they_take(checker):
     """They are counted as they come, and more than a minute of them is refused."""
-    part = checker.real
+    part = checker.error
     logits = checker.bounds.fixed([np.array([[[0.0, 0.5, -3.0], [0.0, -1e9, -1e9]]])], 24)
     work = part.Work(3 * checker.floating.exponential(12))
     checker.floating.softmax(logits, 12, work)
@@ -376,14 +375,14 @@ def test_residuals_in_digits(checker, as_if, shared, outputs, parts, chunk):
     weights, data = layer_and_data(rng, shared=shared, outputs=outputs, parts=parts)
     data["targets"] *= 2.0**-30
     weights["W_D"] *= 2.0**-30
-    as_if("real", CHUNK=chunk)
+    as_if("error", CHUNK=chunk)
     targets = data["targets"].reshape(len(data["queries"]), -1)
     worst = max(
         abs(output - arb(float(y)))
         for row, ys in zip(oracle.outputs(weights, data), targets, strict=True)
         for output, y in zip(row, ys, strict=True)
     )
-    found = checker.real.residuals(weights, data, 7, FREE)
+    found = checker.error.residuals(weights, data, 7, FREE)
     most, least = (arb(flint.fmpq(x.numerator, x.denominator)) for x in found[:2])
     assert least <= worst <= most
     assert most - least <= arb(1e-20)
@@ -427,7 +426,7 @@ def verdict(name, bound, about):
 
 @pytest.mark.parametrize("number", range(60))
 def test_errors_and_leads_at_the_edge(number):
-    memorizer, data = drawn.case(number)
+    memorizer, data = case(number)
     weights, targets = memorizer.layer.tensors, data.target_matrix
     about, truth = judge.layer(weights, data.arrays), oracle.outputs(weights, data.arrays)
     if not truth:
