@@ -46,7 +46,7 @@ class Plot:
 
     def save(self, path: str | Path) -> None:
         """Write it, whole or not at all. Raises OutputError where that cannot be."""
-        drawing.save(self.figure, as_path(path))
+        drawing.write(self.figure, as_path(path))
 
     def _repr_png_(self) -> bytes:
         return drawing.png(self.figure)

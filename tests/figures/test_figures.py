@@ -328,7 +328,7 @@ def pictured(tmp_path):
     def pictured(decoder, text):
         figure = drawing.new_figure(decoders.HEIGHT)
         decoders.draw_recital(figure, decoder, text)
-        drawing.save(figure, tmp_path / "picture.svg")
+        drawing.write(figure, tmp_path / "picture.svg")
         return (tmp_path / "picture.svg").read_text()
 
     return pictured
