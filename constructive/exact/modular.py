@@ -40,13 +40,13 @@ _CACHE = 1 << 17
 _TILE = 256, 1024
 
 
-def safe_primes(limit: int = LARGEST_MODULUS) -> Iterator[int]:
-    """Yield primes p < limit with (p - 1) / 2 prime, the largest first.
+def safe_primes() -> Iterator[int]:
+    """Yield primes p below `LARGEST_MODULUS` with (p - 1) / 2 prime, the largest first.
 
     Modulo such a prime every element but 0, 1 and -1 has order (p - 1) / 2 or p - 1, so a common
     factor of all exponents costs nothing.
     """
-    candidate = limit - 1
+    candidate = LARGEST_MODULUS - 1
     while candidate >= 5:
         if flint.fmpz(candidate).is_prime() and flint.fmpz(candidate // 2).is_prime():
             yield candidate
