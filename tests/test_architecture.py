@@ -164,7 +164,7 @@ BUDGET = {
     "constructions": (4060, 14),
     "data": (1960, 8),
     "exact": (2260, 7),
-    "figures": (1540, 10),
+    "figures": (1525, 10),
     "instances": (4070, 13),
     "interop": (980, 4),
     "kernels": (8025, 19),
