@@ -325,12 +325,6 @@ def exponential(x):
     return power * (1.0 - 2.0**-30), most
 
 
-def softmax(logits):
-    """Bounds of attention from above."""
-    least, most = exponential(logits.max(axis=2, keepdims=True) - logits)
-    return up(up(1.0 / least) / (1.0 / most).sum(axis=2, keepdims=True) * (1.0 + 2.0**-30))
-
-
 def growth(x):
     """Bounds of exp(x) - 1. The series is x + x^2 / 2 and x^3 exp(x) / 6 at most."""
     large = up(exponential(x)[1] - 1.0)

@@ -14,7 +14,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from constructive.constructions.construction import SEED, Cost, FixedHeads, Survey, dense_cost
+from constructive.constructions.construction import SEED, Cost, FixedHeads
+from constructive.constructions.multihead.assumptions import Survey
+from constructive.constructions.multihead.readout import dense_cost
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.layers import residues

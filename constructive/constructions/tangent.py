@@ -32,7 +32,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack
 
-from constructive.constructions.construction import Built, Construction, Cost, Survey
+from constructive.constructions.construction import Built, Construction, Cost
+from constructive.constructions.multihead.assumptions import Survey
 from constructive.constructions.multihead.readout import cholesky, largest
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
@@ -423,10 +424,6 @@ def _entries(shapes: ExampleShapes) -> int:
     return min(2, len(shapes.classes) - 1) if len(shapes.classes) > 1 else shapes.target_dim
 
 
-def _room(shapes: ExampleShapes, num_heads: int, head_dim: int, data: Dimensions) -> int:
-    return measured_examples(num_heads, head_dim, data, m=_entries(shapes))
-
-
 def _half(shapes: ExampleShapes) -> int:
     """Return d / 2, the d_h where nobody asks for one: three quarters of what d_h = d gives."""
     return -(-shapes.width // 2)
@@ -483,7 +480,7 @@ def plan(shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
     """Plan for as many examples as almost all data of these shapes allow."""
     inner = head_dim or _half(shapes)
     data = Dimensions.of_shapes(shapes)
-    holds = _room(shapes, num_heads, inner, data)
+    holds = measured_examples(num_heads, inner, data, m=_entries(shapes))
     if holds < shapes.num_examples:
         raise _full(shapes, num_heads, inner, data, f"the construction memorizes {holds:,}")
     return Plan("tangent", num_heads, inner, holds)
@@ -504,7 +501,7 @@ def tangent(survey: Survey, num_heads: int, head_dim: int, *, rng: np.random.Gen
     targets, last = targets_of(dataset)
     entries, data = targets.shape[1], Dimensions.of_data(dataset)
     sizes = num_heads, head_dim
-    holds = _room(dataset, *sizes, data)
+    holds = measured_examples(*sizes, data, m=entries)
     if holds < len(targets):
         raise _full(dataset, *sizes, data, f"the construction memorizes {holds:,}")
     point = zero_point(*sizes, data)

@@ -336,30 +336,18 @@ def dependencies(factors: Factors, mixtures: Array) -> Array:
     return right.T.copy()
 
 
-def null_vectors(matrix: Array, modulus: int) -> Array:
-    """Return a basis of the vectors x with A x = 0 modulo p, as columns: (d, d - rank)."""
-    factors = factor(matrix, modulus)
-    free = np.delete(np.eye(matrix.shape[1]), factors.columns, axis=1)
-    return _annihilated(matrix, factors, free)
-
-
 def null_vector(matrix: Array, modulus: int, free: Array) -> tuple[int, Array]:
     """Return the rank of A modulo p, and an x with A x = 0: (d,).
 
-    free: random residues (d, 1), which are used up
+    free: random residues (d, 1), which are used up: x has them but where pivots are
     """
     factors = factor(matrix, modulus)
-    return factors.rank, _annihilated(matrix, factors, free)[:, 0]
-
-
-def _annihilated(matrix: Array, factors: Factors, free: Array) -> Array:
-    """Return the x with A x = 0 that has the entries of (d, m) but where pivots are; used up."""
-    rank, modulus = factors.rank, factors.modulus
+    rank = factors.rank
     free[factors.columns] = 0.0
     first = Factors(modulus, np.arange(rank), factors.columns, factors.packed[:rank])
     values = product(matrix[factors.rows[:rank]], free, modulus)
     free[factors.columns] = solve(first, np.negative(values, out=values))
-    return free
+    return rank, free[:, 0]
 
 
 @dataclass(frozen=True, eq=False)

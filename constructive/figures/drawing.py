@@ -85,7 +85,7 @@ class Picture(Figure):
         """Paint the figure, and save it."""
         figure = new_figure(self.height)
         self.paint(figure)
-        save(figure, path)
+        write(figure, path)
 
 
 def require_matplotlib() -> None:
@@ -110,7 +110,7 @@ def new_figure(height: float) -> "Canvas":
     return figure
 
 
-def save(figure: "Canvas", path: Path) -> None:
+def write(figure: "Canvas", path: Path) -> None:
     """Write a picture, whole or not at all; the ending of its name says whether PNG or SVG.
 
     An old file of that name is replaced. A PNG is white behind; an SVG is transparent, with colours

@@ -73,20 +73,16 @@ class MemorizedExamples(drawing.Picture):
             built=(((2, 4, 8), (2, 6, 8)), ((2, 4, 8), (3, 4, 2))),
         )  # fmt: skip
 
-    def sweeps(self) -> tuple[tuple[str, str, range, tuple[Sizes, ...]], ...]:
+    def sweeps(self) -> tuple[tuple[str, str, range, list[Sizes]], ...]:
         """Return what is swept and what is fixed, in words, and the values and sizes."""
         heads, lengths, dims = (range(first, last + 1) for first, last in self.swept)
         width, tokens, fixed, many = self.width, self.tokens, self.heads, self.many_heads
         return (
-            ("heads H", f"n = {tokens}", heads, tuple((h, tokens, width) for h in heads)),
-            ("tokens n", f"H = {fixed}", lengths, tuple((fixed, n, width) for n in lengths)),
-            (
-                "head dimension d_h",
-                f"H = {many}, n = {tokens}",
-                dims,
-                tuple((many, tokens, r) for r in dims),
-            ),
-        )
+            ("heads H", f"n = {tokens}", heads, [(h, tokens, width) for h in heads]),
+            ("tokens n", f"H = {fixed}", lengths, [(fixed, n, width) for n in lengths]),
+            ("head dimension d_h", f"H = {many}, n = {tokens}", dims,
+             [(many, tokens, r) for r in dims]),
+        )  # fmt: skip
 
     def paint(self, figure: "drawing.Canvas") -> None:
         """Compute all points, and draw the panels."""

@@ -380,7 +380,7 @@ class Memorizer(Rebuilt, Shown):
         require("torch", extra="torch", purpose="Memorizer.from_torch")
         from constructive.interop import torch_reading  # noqa: PLC0415 - torch is optional
 
-        found = torch_reading.read(module, dataset)
+        found = torch_reading.read_module(module, dataset)
         source = type(module).__name__
         return cls(found.layer, TrainedRecord(source, found.scalar_targets, found.constant))
 

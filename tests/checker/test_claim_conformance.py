@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from checker_parts import FILES_OF, FOLDER, altered, modules_loaded_by, said
 from claim_parts import label_layer
-from compact_parts import changed, compact
+from decoder_parts import changed, compact
 from mutations import EVIL, mutate_bytes, mutate_json
 
 import constructive.recite.claims

@@ -12,9 +12,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from definition import rank_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracle import rank_of
 
 import constructive
 from constructive import Dataset, Verdict, check, fewest_heads, generators

@@ -19,18 +19,22 @@ from constructive import (
     generators,
     plot_heads,
 )
-from constructive.data.samples import random_attention_layer, sinusoidal_positions
 from constructive.figures import (
     capacity,
     decoders,
     drawing,
-    gallery,
+    figures,
     heads,
     memorized,
+    prepare,
     sequences,
 )
-from constructive.figures.gallery import figures
-from constructive.figures.real_data import digits, text
+from constructive.figures.real_data import (
+    digits,
+    random_attention_layer,
+    sinusoidal_positions,
+    text,
+)
 from constructive.theory.assumptions import dependent_share
 
 SUBSETS = {"subsets": 20}
@@ -180,7 +184,7 @@ def test_a_quick_figure_is_the_same_of_less(name):
 
 def test_the_gallery(tmp_path):
     folder = tmp_path / "of" / "pictures"
-    ((figure, path),) = gallery.prepare(folder, ["capacity"], quick=True)
+    ((figure, path),) = prepare(folder, ["capacity"], quick=True)
     assert (figure, path) == (figures()["capacity"].quick(), folder / "figure-2-capacity.svg")
     assert folder.is_dir()
 
@@ -295,13 +299,13 @@ def test_the_table(tmp_path):
 
 def test_bad_input(tmp_path):
     with pytest.raises(ParameterError, match="unknown figure 'cat'"):
-        gallery.prepare(tmp_path, ["cat"])
+        prepare(tmp_path, ["cat"])
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="no such folder"):
-        gallery.prepare(tmp_path / "file" / "folder")
+        prepare(tmp_path / "file" / "folder")
     (tmp_path / "sequences-parameters.svg").touch(0o400)
     with pytest.raises(OutputError, match="it is write-protected"):
-        gallery.prepare(tmp_path, ["sequences"])
+        prepare(tmp_path, ["sequences"])
 
 
 def test_growth():
@@ -327,7 +331,7 @@ def pictured(tmp_path):
     def pictured(decoder, text):
         figure = drawing.new_figure(decoders.HEIGHT)
         decoders.draw_recital(figure, decoder, text)
-        drawing.save(figure, tmp_path / "picture.svg")
+        drawing.write(figure, tmp_path / "picture.svg")
         return (tmp_path / "picture.svg").read_text()
 
     return pictured

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from compact_parts import SENTENCE, WINDOW, changed, compact
+from decoder_parts import SENTENCE, WINDOW, changed, compact
 from stored_parts import (
     by_rocq,
     instance_of,
