@@ -176,11 +176,11 @@ def measure(sizes: Sizes, *, shared: bool) -> dict[str, int]:
     total = heads * (size - 1) + 2 if shared else heads * width + 1
     draw = generators.shared_context if shared else generators.uniform
     found = fixed_capacity(draw(num_examples=total, context_size=size, width=width), heads, inner)
-    point = {"proved: rank of Z": found.lower}
+    point = {"proved: rank of Z": found.at_least}
     promised = {"built: Theorem 1": ("saturated", saturated_capacity(heads, size, inner))}
     if not shared:
         promised["built: Theorem 2"] = "rank_one", rank_one_capacity(heads, size)
-        promised["built: generic"] = "generic", found.lower
+        promised["built: generic"] = "generic", found.at_least
     for name, (construction, count) in promised.items():
         point[name] = built_at(sizes, construction, count, shared=shared)
     return point
