@@ -164,7 +164,7 @@ BUDGET = {
     "constructions": (4060, 14),
     "data": (1880, 6),
     "exact": (2260, 7),
-    "figures": (1600, 8),
+    "figures": (1601, 8),
     "instances": (4070, 13),
     "interop": (980, 4),
     "kernels": (8025, 19),
