@@ -2,8 +2,9 @@
 
 import io
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from constructive.support.errors import OutputError, require
 from constructive.support.files import replacing
@@ -144,3 +145,14 @@ def describe(axes: "Axes", *, x: str, y: str, title: str = "") -> None:
     if title:
         axes.set_title(title, loc="left", fontsize="medium")
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw_series(
+    axes: "Axes", styles: Mapping[str, dict[str, Any]], found: Sequence[tuple[int, dict[str, int]]]
+) -> None:
+    """Draw each series at the values where it is known, on a logarithmic axis of examples."""
+    for name, style in styles.items():
+        shown = [(value, point[name]) for value, point in found if name in point]
+        if shown:
+            axes.plot(*zip(*shown, strict=True), label=name, **style)
+    axes.set_yscale("log")
