@@ -317,7 +317,7 @@ class Memorizer(Rebuilt, Shown):
             record = read_record(fields)
             layer = _layer(arrays, record.precision)
             require_only(arrays, layer.tensors)
-            expected = 0 if record.construction in {"tangent", "trained"} else layer.num_heads
+            expected = 0 if record.free or record.construction == "trained" else layer.num_heads
             if len(record.heads) != expected:
                 raise ValueError(f"{layer.num_heads} heads have {len(record.heads)} records")
             return cls(layer, record)

@@ -121,7 +121,7 @@ class OfFreeHeads(Proposed):
 
     def is_usual(self, weights: Memorizer) -> bool:
         """Return whether heads may depend on the targets, which are numbers."""
-        return weights.record.construction == "tangent" and not weights.record.classes
+        return weights.record.free and not weights.record.classes
 
 
 class Onto(OfFreeHeads):
