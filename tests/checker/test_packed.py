@@ -2,6 +2,7 @@
 
 import json
 import zlib
+from functools import partial
 
 import numpy as np
 import pytest
@@ -68,76 +69,11 @@ def test_every_bit_comes_back_here_and_in_the_checker(checker, tensors):
     assert packed.num_stored <= sum(a.size for a in tensors.values()) + 32
 
 
-RULES = {
-    "fields": st.tuples(st.integers(-3, 3), st.integers(-3, 3), st.integers(0, 3)),
-    "places": st.tuples(st.integers(-3, 3), st.integers(-3, 3), st.integers(0, 3)),
-    "integers": st.tuples(st.integers(0, 3)),
-    "drawn": st.tuples(st.integers(-1, 2)),
-    "constant": st.tuples(
-        st.sampled_from([-3, 0, 2, 1 << 31, -(1 << 31)]), st.integers(0, 1), st.integers(-3, 3)
-    ),
-    "parity": st.tuples(st.integers(0, 9), st.integers(-3, 3)),
-    "order": st.tuples(st.integers(0, 9), st.integers(-3, 3)),
-    "parabola": st.tuples(st.integers(-3, 3), st.integers(-3, 3)),
-}
 ONE = {
     name: {"shape": [2] + [1] * (1 + (name in {"W_Q", "W_K"})), "columns": [[1, "constant", 1]]}
     for name in NAMES
 } | {"U": {"shape": [3, 1], "columns": [[1, "constant", 1]]}}
 """Six tensors of ones: two tokens, two positions, and two heads."""
-
-
-@given(st.data())
-def test_files_that_no_program_wrote_are_read_alike(checker, data):
-    """Any rules and bits: both readers give the same arrays, zeros included, or refuse them."""
-    rules, bits = dict(ONE), np.array(data.draw(st.lists(st.booleans(), max_size=48)), np.uint8)
-    times = st.sampled_from([1] * 9 + [0, 2, -1, True, 1 << 20])
-    rules["unembedding"] = {"shape": [2, data.draw(st.sampled_from([2, 2, 2, 5000]))]}
-    rules["unembedding"]["columns"] = []
-    for name in ("unembedding", "unembedding", "positions", "U"):
-        rule = data.draw(st.sampled_from(sorted(RULES)))
-        run = [data.draw(times), rule, *data.draw(RULES[rule])]
-        if name == "unembedding":
-            rules[name]["columns"].append(run)
-        else:
-            rules[name] = rules[name] | {"columns": [run]}
-    packed, found = np.packbits(bits, bitorder="little"), []
-    for read, given_bits in (
-        (unpack, np.unpackbits(packed, bitorder="little")),
-        (checker.packed.read, packed),
-    ):
-        try:
-            found.append(read(rules, given_bits, 0))
-        except ValueError:
-            found.append(None)
-    assert (found[0] is None) == (found[1] is None)
-    assert found[0] is None or same_bits(*found)
-
-
-@pytest.mark.parametrize(
-    ("run", "accepted"),
-    [
-        (["fields", 2**24, 0, 0], True),
-        (["fields", 2**24 + 1, 0, 0], False),
-        (["fields", 2, 1925880945, 25], False),  # float64 rounds it once or twice: two numbers
-        (["constant", 2**25], False),
-        (["parabola", 2**13, 2], False),
-        (["drawn", 2**24 + 2], False),
-    ],
-)
-def test_integers_that_float32_rounds_are_refused(checker, run, accepted):
-    numbers = [25226675 >> place & 1 for place in range(25)] * 2 if run[-1] == 25 else []
-    packed = np.packbits(np.array(numbers, np.uint8), bitorder="little")
-    rules = ONE | {"positions": {"shape": [2, 1], "columns": [[1, *run]]}}
-    for read, bits in (
-        (unpack, np.unpackbits(packed, bitorder="little")),
-        (checker.packed.read, packed),
-    ):
-        if accepted:
-            assert read(rules, bits, 0)["positions"].tolist() == [[2.0**24]] * 2
-        else:
-            with pytest.raises(ValueError, match="beyond"):
-                read(rules, bits, 0)
 
 
 def test_formulas_take_no_bits(decoder):
@@ -292,9 +228,20 @@ def rules_of(name, *runs, shape=None):
     return ONE | {name: {"shape": shape, "columns": columns}}
 
 
-def checked_read(checker, *runs, name="positions", bits=(), shape=None, seed=0):
-    rules = rules_of(name, *runs, shape=shape)
-    return checker.packed.read(rules, packed_bits(bits), seed)[name]
+def checked_read(checker, *runs, name="positions", bits=(), shape=None, seed=0, alike=True):
+    """What both readers make of rules: the same array, or nothing (or what is refused later)."""
+    rules, packed = rules_of(name, *runs, shape=shape), packed_bits(bits)
+    refusals = ValueError, TypeError, IndexError, KeyError
+    read = partial(unpack, rules, np.unpackbits(packed, bitorder="little"), seed)
+    try:
+        found = checker.packed.read(rules, packed, seed)
+    except refusals:
+        if alike:
+            with pytest.raises(refusals):
+                read()
+        raise
+    assert same_bits(read(), found)
+    return found[name]
 
 
 def test_all_bits_are_announced_before_they_are_read(checker, tmp_path, peak_of):
@@ -315,11 +262,20 @@ def floats(*numbers):
     return np.unpackbits(np.float32(numbers).view(np.uint8), bitorder="little")
 
 
-C = "constant"
+C, TWICE = "constant", [25226675 >> place & 1 for place in range(25)] * 2
 REFUSED = {
     "a row that is not there": (([1, C, 1, 2, 5],), {}, "out of bounds|row"),
     "a mask below zero": (([1, "parity", -1, 1],), {}, "mask"),
     "one row beyond 2^24": (([1, C, 1, 0, 1 << 25],), {}, "beyond"),
+    "fields beyond 2^24": (([1, "fields", (1 << 24) + 1, 0, 0],), {}, "beyond"),
+    "a constant beyond 2^24": (([1, C, 1 << 25],), {}, "beyond"),
+    "a parabola beyond 2^24": (([1, "parabola", 1 << 13, 2],), {}, "beyond"),
+    "signs beyond 2^24": (([1, "drawn", (1 << 24) + 2],), {}, "beyond"),
+    "a product that float64 rounds": (  # once or twice: two numbers
+        ([1, "fields", 2, 1925880945, 25],),
+        {"bits": TWICE},
+        "beyond",
+    ),
     "two parameters of one or three": (([1, C, 1, 1],), {}, "rule"),
     "floats have none": (([1, "floats", 1],), {}, "rule"),
     "a Boolean": (([1, C, True],), {}, "rule"),
@@ -333,18 +289,28 @@ REFUSED = {
     "a column too few": (([1, C, 1],), {"shape": [2, 2]}, "columns"),
     "a column too many": (([3, C, 1],), {"shape": [2, 2]}, "wide|columns"),
     "none": (([2, C, 1], [0, C, 1]), {"shape": [2, 2]}, "wide|columns"),
+    "rows that are not of heads": (([1, C, 1],), {"name": "U", "shape": [4, 1]}, "columns"),
     "a Boolean number": (([True, C, 1], [1, C, 1]), {"shape": [2, 2]}, "wide|columns"),
-    "not a number": (([1, "floats"],), {"bits": floats(np.nan, 1)}, "finite"),
+    "not a number": (([1, "floats"],), {"bits": floats(np.nan, 1), "alike": False}, "finite"),
     "no bits": (([1, "fields", 0, 1, 1],), {}, "cut off"),
     "numbers without an end": (([1, "integers", 1],), {"bits": [1, 1, 1, 1]}, "cut off"),
     "fields of 26 bits": (([1, "fields", 0, 1, 26],), {"bits": [0] * 56}, "too many bits"),
     "a byte is left": (([1, "fields", 0, 1, 1],), {"bits": [1, 1] + [0] * 14}, "more bits"),
+    "a byte of zeros is left": (([1, "fields", 0, 1, 4],), {"bits": [0] * 16}, "more bits"),
     "the last bit": (([1, "fields", 0, 1, 1],), {"bits": [1, 1] + [0] * 7 + [1]}, "more bits"),
-    **{f"the seed {x!r}": (([1, C, 1],), {"seed": x}, "seed") for x in (True, 0.0, "0", None)},
+    **{
+        f"the seed {x!r}": (([1, C, 1],), {"seed": x, "alike": False}, "seed")
+        for x in (True, 0.0, "0", None)
+    },
 }
 READ = {
     "the largest mask": (([1, "parity", 2**31 - 1, 1],), {"shape": [4, 1]}, [[1, -1, -1, 1]]),
+    "fields of 2^24": (([1, "fields", 1 << 24, 0, 0],), {}, [[1 << 24] * 2]),
     "fields of 25 bits": (([1, "fields", 0, 1, 25],), {"bits": [0] * 56}, [[0, 0]]),
+    "the order of the first column": (
+        ([1, "fields", 0, 1, 1], [1, C, 1], [1, "order", 1, 1]),
+        {"name": "unembedding", "bits": [0, 1]}, [[0, 1], [1, 1], [-1, 1]],
+    ),
     "4096 columns": (([4096, C, 1],), {}, [[1] * 2] * 4096),
     "zeros to the end of a byte": (
         ([1, "fields", 0, 1, 1],), {"bits": [1, 1] + [0] * 6}, [[1, 1]]
@@ -378,8 +344,11 @@ def test_shapes_that_are_refused(checker, name, shape):
     shapes = checker.packed.shapes_of(ONE)
     assert shapes["U"][:2] == (np.dtype("<f4"), (3, 1))
     assert shapes["W_Q"][1] == (2, 1, 1)
+    others = ONE | {name: ONE[name] | {"shape": shape}}
     with refused("shape"):
-        checker.packed.shapes_of(ONE | {name: {"shape": shape}})
+        checker.packed.shapes_of(others)
+    with pytest.raises((ValueError, TypeError, IndexError)):
+        unpack(others, np.zeros(0, np.uint8), 0)
 
 
 def test_names_that_are_refused(checker):
