@@ -320,6 +320,21 @@ def test_files_are_read_by_who_has_no_such_construction(tmp_path, monkeypatch):
         build_memorizer(data, num_heads=3, construction="toy")
 
 
+def test_free_heads_of_another_name_have_files_and_their_own_claims(tmp_path, monkeypatch):
+    known = CONSTRUCTIONS["tangent"]
+
+    def named(*sizes):
+        return dataclasses.replace(known.plan(*sizes), construction="toy")
+
+    other = dataclasses.replace(known, name="toy", plan=named)
+    monkeypatch.setitem(CONSTRUCTIONS, "toy", other)
+    data = generators.gaussian(num_examples=20, context_size=3, width=5, seed=0)
+    memorizer = build_memorizer(data, num_heads=2, head_dim=2, construction="toy")
+    memorizer.save(tmp_path / "toy.safetensors")
+    loaded = Memorizer.load(tmp_path / "toy.safetensors")
+    assert [claim.name for claim in certify(loaded, data).claims] == ["error", "onto", "near"]
+
+
 def short(*sizes):
     """Plan for one example more than the capacity."""
     planned = plan(*sizes)

@@ -29,7 +29,7 @@ from constructive.exact.formats import rounded
 from constructive.exact.softmax import Floats
 from constructive.layers.attention import CausalView, attend
 from constructive.recite.build import TAKES, spread_codes
-from constructive.recite.causal import LEAD, picks, read
+from constructive.recite.causal import LEAD, picks, read_tokens
 from constructive.recite.compact_readout import nearest_plane, polished, solve_cells
 from constructive.recite.compact_tokens import base_of, cells_of, points_of
 from constructive.recite.decoder import recital
@@ -629,7 +629,9 @@ def test_float32_gives_the_tokens_bit_for_bit(window):
         rows = chunk.rows[1]
         assert np.array_equal(chunk.representation[0], wanted[rows].astype(np.float32))
     assert picked.lead >= LEAD
-    assert np.array_equal(read(tokens, picked.tokens)[:, ENTRIES:], wanted.reshape(LENGTH, -1))
+    assert np.array_equal(
+        read_tokens(tokens, picked.tokens)[:, ENTRIES:], wanted.reshape(LENGTH, -1)
+    )
 
 
 @pytest.mark.parametrize(

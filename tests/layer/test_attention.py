@@ -347,11 +347,11 @@ def test_the_seed_draws_them():
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(1, 6))
 def test_cycles_do_what_they_say(seed, count, size):
     rng = np.random.default_rng(seed)
-    cycles = SignedCycles.draw(count, size, (0.125, 0.25, 0.5, 2.0, 4.0, 8.0), rng)
+    cycles = SignedCycles.random(count, size, (0.125, 0.25, 0.5, 2.0, 4.0, 8.0), rng)
     dense = cycles.times(np.broadcast_to(np.eye(size), (count, size, size)))
     matrices = rng.standard_normal((count, 3, size))
     assert np.array_equal(cycles.undone(matrices @ dense), matrices)
-    last = SignedCycles.draw(1, size, (2.0,), rng)
+    last = SignedCycles.random(1, size, (2.0,), rng)
     product = dense @ last.times(np.eye(size)[np.newaxis])
     assert np.array_equal(
         cycles.then(last).times(np.eye(size)[np.newaxis].repeat(count, 0)), product
