@@ -170,7 +170,7 @@ BUDGET = {
     "kernels": (8025, 19),
     "layers": (2120, 6),
     "pytest_plugin": (160, 2),
-    "recite": (3230, 9),
+    "recite": (2990, 9),
     "rocq": (1580, 5),
     "sequences": (2380, 7),
     "strategies": (410, 2),
