@@ -137,7 +137,8 @@ def order_of(following: Integers, count: int) -> Integers:
     times = np.bincount(following, minlength=count)
     classes = np.array([int(number).bit_length() for number in times.tolist()])
     classes[times.argmax()] = classes.max() + 1
-    return places_of(classes)
+    order: Integers = places_of(classes)
+    return order
 
 
 def base_of(count: int, outputs: int) -> int:
