@@ -79,29 +79,6 @@ ONE = {
 """Six tensors of ones: two tokens, two positions, and two heads."""
 
 
-@pytest.mark.parametrize(
-    ("run", "accepted"),
-    [
-        (["fields", 2**24, 0, 0], True),
-        (["fields", 2**24 + 1, 0, 0], False),
-        (["fields", 2, 1925880945, 25], False),  # float64 rounds it once or twice: two numbers
-        (["constant", 2**25], False),
-        (["parabola", 2**13, 2], False),
-        (["drawn", 2**24 + 2], False),
-    ],
-)
-def test_integers_that_float32_rounds_are_refused(checker, run, accepted):
-    numbers = [25226675 >> place & 1 for place in range(25)] * 2 if run[-1] == 25 else []
-    packed = np.packbits(np.array(numbers, np.uint8), bitorder="little")
-    rules = ONE | {"positions": {"shape": [2, 1], "columns": [[1, *run]]}}
-    if accepted:
-        made = checker.packed.read_packed(rules, packed, 0)
-        assert made["positions"].tolist() == [[2.0**24]] * 2
-    else:
-        with pytest.raises(ValueError, match="beyond"):
-            checker.packed.read_packed(rules, packed, 0)
-
-
 def test_formulas_take_no_bits(decoder):
     packed = pack(decoder.tensors, 0)
     for name in ("W_Q", "W_K", "positions"):
@@ -276,11 +253,20 @@ def floats(*numbers):
     return np.unpackbits(np.float32(numbers).view(np.uint8), bitorder="little")
 
 
-C = "constant"
+C, TWICE = "constant", [25226675 >> place & 1 for place in range(25)] * 2
 REFUSED = {
     "a row that is not there": (([1, C, 1, 2, 5],), {}, "out of bounds|row"),
     "a mask below zero": (([1, "parity", -1, 1],), {}, "mask"),
     "one row beyond 2^24": (([1, C, 1, 0, 1 << 25],), {}, "beyond"),
+    "fields beyond 2^24": (([1, "fields", (1 << 24) + 1, 0, 0],), {}, "beyond"),
+    "a constant beyond 2^24": (([1, C, 1 << 25],), {}, "beyond"),
+    "a parabola beyond 2^24": (([1, "parabola", 1 << 13, 2],), {}, "beyond"),
+    "signs beyond 2^24": (([1, "drawn", (1 << 24) + 2],), {}, "beyond"),
+    "a product that float64 rounds": (  # once or twice: two numbers
+        ([1, "fields", 2, 1925880945, 25],),
+        {"bits": TWICE},
+        "beyond",
+    ),
     "two parameters of one or three": (([1, C, 1, 1],), {}, "rule"),
     "floats have none": (([1, "floats", 1],), {}, "rule"),
     "a Boolean": (([1, C, True],), {}, "rule"),
@@ -294,18 +280,25 @@ REFUSED = {
     "a column too few": (([1, C, 1],), {"shape": [2, 2]}, "columns"),
     "a column too many": (([3, C, 1],), {"shape": [2, 2]}, "wide|columns"),
     "none": (([2, C, 1], [0, C, 1]), {"shape": [2, 2]}, "wide|columns"),
+    "rows that are not of heads": (([1, C, 1],), {"name": "U", "shape": [4, 1]}, "columns"),
     "a Boolean number": (([True, C, 1], [1, C, 1]), {"shape": [2, 2]}, "wide|columns"),
     "not a number": (([1, "floats"],), {"bits": floats(np.nan, 1)}, "finite"),
     "no bits": (([1, "fields", 0, 1, 1],), {}, "cut off"),
     "numbers without an end": (([1, "integers", 1],), {"bits": [1, 1, 1, 1]}, "cut off"),
     "fields of 26 bits": (([1, "fields", 0, 1, 26],), {"bits": [0] * 56}, "too many bits"),
     "a byte is left": (([1, "fields", 0, 1, 1],), {"bits": [1, 1] + [0] * 14}, "more bits"),
+    "a byte of zeros is left": (([1, "fields", 0, 1, 4],), {"bits": [0] * 16}, "more bits"),
     "the last bit": (([1, "fields", 0, 1, 1],), {"bits": [1, 1] + [0] * 7 + [1]}, "more bits"),
     **{f"the seed {x!r}": (([1, C, 1],), {"seed": x}, "seed") for x in (True, 0.0, "0", None)},
 }
 READ = {
     "the largest mask": (([1, "parity", 2**31 - 1, 1],), {"shape": [4, 1]}, [[1, -1, -1, 1]]),
+    "fields of 2^24": (([1, "fields", 1 << 24, 0, 0],), {}, [[1 << 24] * 2]),
     "fields of 25 bits": (([1, "fields", 0, 1, 25],), {"bits": [0] * 56}, [[0, 0]]),
+    "the order of the first column": (
+        ([1, "fields", 0, 1, 1], [1, C, 1], [1, "order", 1, 1]),
+        {"name": "unembedding", "bits": [0, 1]}, [[0, 1], [1, 1], [-1, 1]],
+    ),
     "4096 columns": (([4096, C, 1],), {}, [[1] * 2] * 4096),
     "zeros to the end of a byte": (
         ([1, "fields", 0, 1, 1],), {"bits": [1, 1] + [0] * 6}, [[1, 1]]
