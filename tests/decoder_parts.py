@@ -8,7 +8,7 @@ from mutations import safetensors
 
 from constructive import CausalLayer, Decoder, Text
 from constructive.certificates.certify import describe_arrays
-from constructive.recite.causal import read
+from constructive.recite.causal import read_tokens
 from constructive.recite.decoder import DecoderRecord, file_content
 from constructive.recite.packed import drawn_signs, packable
 from constructive.support.files import digest
@@ -143,7 +143,7 @@ def compact(
     weights = arrays(text, heads or 2 + len(text) // 6, window, period, seed, even)
     x = weights["embedding"][text.ids] + weights["positions"][np.arange(len(text)) % period]
     at = picked(x, weights["W_Q"], weights["W_K"], window)
-    z = read(x, at).astype(float)
+    z = read_tokens(x, at).astype(float)
     base = int(np.ceil((len(text.vocabulary) + 1) ** (1 / outputs)))
     numbers = np.arange(len(text.vocabulary) + 1)[:, None] // base ** np.arange(outputs) % base
     points = base // 2 - numbers

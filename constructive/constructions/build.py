@@ -288,6 +288,7 @@ def _record(
         scale=built.scale,
         theorem=known.theorem,
         grouped=known.grouped,
+        free=known.free,
     )
 
 

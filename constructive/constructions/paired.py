@@ -553,10 +553,11 @@ def _iterate(system: _PairSystem, targets: Array) -> tuple[tuple[Array, Array], 
 
     shape = targets.shape
 
-    def product(flat: Array) -> Array:
-        return system.apply(system.solve(flat.reshape(shape))).ravel()
-
-    operator = LinearOperator((targets.size, targets.size), matvec=product, dtype=np.float64)
+    operator = LinearOperator(
+        (targets.size, targets.size),
+        matvec=lambda flat: system.apply(system.solve(flat.reshape(shape))).ravel(),
+        dtype=np.float64,
+    )
     with np.errstate(all="ignore"):  # a singular block shows in the residual
         flat, _ = gmres(
             operator, targets.ravel(), rtol=_TOLERANCE, restart=_RESTART, maxiter=_ROUNDS

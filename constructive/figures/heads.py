@@ -46,7 +46,7 @@ class Plot:
 
     def save(self, path: str | Path) -> None:
         """Write it, whole or not at all. Raises OutputError where that cannot be."""
-        drawing.save(self.figure, as_path(path))
+        drawing.write(self.figure, as_path(path))
 
     def _repr_png_(self) -> bytes:
         return drawing.png(self.figure)
@@ -172,7 +172,8 @@ class Saturation(drawing.Picture):
             ticks=[0.2, 0.4, 0.6, 0.8, 1.0],
         )
         handles, labels = panels[2, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", frameon=False)
+        sizes = f"n = {_SIZE}, d = {_WIDTH}"
+        figure.legend(handles, labels, title=sizes, loc="outside lower center", frameon=False)
 
 
 def _attention(axes: "drawing.Axes", off_top: Array) -> None:

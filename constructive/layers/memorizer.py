@@ -317,7 +317,7 @@ class Memorizer(Rebuilt, Shown):
             record = read_record(fields)
             layer = _layer(arrays, record.precision)
             require_only(arrays, layer.tensors)
-            expected = 0 if record.construction in {"tangent", "trained"} else layer.num_heads
+            expected = 0 if record.free or record.construction == "trained" else layer.num_heads
             if len(record.heads) != expected:
                 raise ValueError(f"{layer.num_heads} heads have {len(record.heads)} records")
             return cls(layer, record)
@@ -380,7 +380,7 @@ class Memorizer(Rebuilt, Shown):
         require("torch", extra="torch", purpose="Memorizer.from_torch")
         from constructive.interop import torch_reading  # noqa: PLC0415 - torch is optional
 
-        found = torch_reading.read(module, dataset)
+        found = torch_reading.read_module(module, dataset)
         source = type(module).__name__
         return cls(found.layer, TrainedRecord(source, found.scalar_targets, found.constant))
 

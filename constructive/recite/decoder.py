@@ -18,13 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive import checker
+from constructive.checker.packed import read_packed, shapes_of
 from constructive.exact.directed import fixed, percent
 from constructive.exact.formats import STORAGES, rounded
 from constructive.exact.softmax import Floats
 from constructive.layers.record import typed
 from constructive.recite.causal import CausalLayer
 from constructive.recite.corpus import Joined, Text, Token, joined, numbers_of, require_vocabulary
-from constructive.recite.packed import pack, packable, unpack
+from constructive.recite.packed import pack, packable
 from constructive.support.arrays import Array, Integers, Rebuilt, private
 from constructive.support.errors import (
     DataError,
@@ -119,9 +120,9 @@ def _unpacked(arrays: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]
         raise ValueError(f"its tensors are {sorted(arrays)}")
     content = json.loads(unpacked(arrays["about"].tobytes(), MOST_TEXT))
     rules = content["weights"]
+    shapes_of(rules)  # or refuse
     _require_fitting(rules, len(content["vocabulary"]))
-    bits = np.unpackbits(arrays["bits"], bitorder="little")
-    return unpack(rules, bits, content["record"]["seed"]), content
+    return read_packed(rules, arrays["bits"], content["record"]["seed"]), content
 
 
 def _require_fitting(rules: Mapping[str, Any], count: int) -> None:

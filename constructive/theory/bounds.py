@@ -197,11 +197,6 @@ RANK_ONE = TheoremHeads("rank_one", "H(n - 1) + 1", "Theorem 2", rank_one=True)
 THEOREMS: dict[Theorem, TheoremHeads] = {heads.name: heads for heads in (SATURATED, RANK_ONE)}
 
 
-def generic_spans(shapes: ExampleShapes) -> tuple[int, int]:
-    """Return k and delta of generic contexts of these shapes."""
-    return sized_spans(shapes.context_size, shapes.width, shared_context=shapes.shared_context)
-
-
 def sized_spans(context_size: int, width: int, *, shared_context: bool) -> tuple[int, int]:
     """Return k and delta of generic contexts of n tokens of d entries."""
     if shared_context:
@@ -221,7 +216,9 @@ def require_room(shapes: ExampleShapes, num_heads: int) -> int:
 
     Source: Theorems 8 and 9.
     """
-    tokens, differences = generic_spans(shapes)
+    tokens, differences = sized_spans(
+        shapes.context_size, shapes.width, shared_context=shapes.shared_context
+    )
     holds = tokens + (num_heads - 1) * differences
     if shapes.num_examples > holds:
         enough = 1 + -(-(shapes.num_examples - tokens) // max(differences, 1))

@@ -19,7 +19,7 @@ from pathlib import Path
 import flint
 import numpy as np
 import oracle
-from definition import rank_of
+from oracle import rank_of
 from safetensors.numpy import load_file
 from triples import unpack
 

@@ -21,6 +21,8 @@ import triples
 from decoder_parts import TWO, TWO_ROWS, by_hand, files_of, two_tokens
 from triples import pack
 
+from constructive.checker.claim import Claim
+
 pytestmark = pytest.mark.usefixtures("one_sieve")
 # Families, seeds and numbers of cases that are always run.
 QUICK = [
@@ -162,7 +164,7 @@ def test_a_case_that_raises_is_counted_and_the_next_one_runs(tmp_path, monkeypat
 
     for module, name in (
         (forgeries, "fuzzed"), (forgeries, "mutation"), (decoder_forgeries, "forgery"),
-        (hostile, "problem"),
+        (hostile, "certified"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, fail)
     counts = hostile.run(family, 0, 7, keep=tmp_path)
@@ -179,6 +181,20 @@ def test_a_checker_which_raises_is_found_out(runner, monkeypatch):
     monkeypatch.setattr(runner.checker, "main", fail)
     runner.case(forgeries.exact_bounds(np.random.default_rng(0)))
     assert runner.counts["traceback"] == 1
+
+
+def test_a_checker_which_refutes_what_is_true_is_found_out(runner, monkeypatch):
+    judge = Claim.judge
+
+    def refute(claim, about):
+        return judge(claim, about)._replace(verdict="REFUTED")
+
+    case = forgeries.of_triple("honest", triples.honest_layers()[0])
+    runner.case(case)
+    assert runner.counts["accepted, true"] == 1
+    monkeypatch.setattr(Claim, "judge", refute)
+    runner.case(case)
+    assert runner.counts["accepted, false"] == 1
 
 
 def test_a_checker_which_takes_long_is_found_out(runner, monkeypatch):

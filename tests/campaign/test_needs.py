@@ -1,7 +1,6 @@
 """What the checker announces from shapes is not less than what it takes, nor far more; and time."""
 
 import time
-import tracemalloc
 from itertools import product
 from types import SimpleNamespace
 
@@ -67,25 +66,12 @@ def announced(checker, claims, files):
     return held + read.bytes_of(arrays) + read.bytes_of(tensors)
 
 
-def peak_of(call):
-    """Bytes which a call takes at its height, whether or not it refuses."""
-    tracemalloc.start()
-    try:
-        call()
-    except ValueError:
-        pass
-    finally:
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    return peak
-
-
 @pytest.mark.parametrize(
     ("shape", "name", "shared"),
     cases(lambda name, _: name == "error", CLAIMS, [False, True]),
     ids=str,
 )
-def test_memory_is_not_above_what_is_announced(checker, tmp_path, name, shape, shared):
+def test_memory_is_not_above_what_is_announced(checker, tmp_path, peak_of, name, shape, shared):
     weights, data = made(shape, shared=shared)
     claims = {name: claims_of(name, shape)}
     files = certificate(weights, data, claims).write(tmp_path)
@@ -95,7 +81,7 @@ def test_memory_is_not_above_what_is_announced(checker, tmp_path, name, shape, s
 
 
 @pytest.mark.parametrize(("shape", "count"), cases(lambda *_: True, [5, 28]), ids=str)
-def test_memory_for_more_digits_is_not_above_what_is_announced(checker, shape, count):
+def test_memory_for_more_digits_is_not_above_what_is_announced(checker, peak_of, shape, count):
     weights, data = made(shape, shared=False)
     held, _ = checker.error.digits_needed(shape[:3] + shape[7:] + shape[3:7], count)
     work = checker.error.Work(1e18)
@@ -115,7 +101,7 @@ def test_memory_for_more_digits_is_not_above_what_is_announced(checker, shape, c
     ],
     ids=str,
 )
-def test_memory_in_floats_is_not_above_what_is_announced(checker, shape):
+def test_memory_in_floats_is_not_above_what_is_announced(checker, peak_of, shape):
     weights, data = made(shape, shared=False)
     sizes, real = shape[:3] + shape[7:] + shape[3:7], checker.error
     held, _ = real.digits_needed(sizes, real.COUNTS[0])
@@ -161,23 +147,27 @@ BESIDE = {
 }
 
 
-def peak_and_announced(checker, tmp_path, sizes, *, shared, vectors):
-    claims, data = upper_bound(*sizes, shared=shared, vectors=vectors)
-    files = certificate(None, data, claims).write(tmp_path)
-    held = announced(checker, claims, files)
-    return peak_of(lambda: checker.verify.check(files, most=max(held, 8e9))), held
+@pytest.fixture
+def peak_and_announced(checker, tmp_path, peak_of):
+    def found(sizes, *, shared, vectors):
+        claims, data = upper_bound(*sizes, shared=shared, vectors=vectors)
+        files = certificate(None, data, claims).write(tmp_path)
+        held = announced(checker, claims, files)
+        return peak_of(lambda: checker.verify.check(files, most=max(held, 8e9))), held
+
+    return found
 
 
 @pytest.mark.parametrize(("sizes", "shared", "vectors"), UPPER, ids=str)
-def test_memory_of_upper_bounds_is_announced(checker, tmp_path, sizes, shared, vectors):
-    peak, held = peak_and_announced(checker, tmp_path, sizes, shared=shared, vectors=vectors)
+def test_memory_of_upper_bounds_is_announced(peak_and_announced, sizes, shared, vectors):
+    peak, held = peak_and_announced(sizes, shared=shared, vectors=vectors)
     assert peak <= held + 3e5
     assert 10 * peak + 1e7 > held
 
 
 @pytest.mark.parametrize(("sizes", "shared", "vectors"), BESIDE.values(), ids=BESIDE)
-def test_memory_beside_that_of_tokens_is_announced(checker, tmp_path, sizes, shared, vectors):
-    peak, held = peak_and_announced(checker, tmp_path, sizes, shared=shared, vectors=vectors)
+def test_memory_beside_that_of_tokens_is_announced(peak_and_announced, sizes, shared, vectors):
+    peak, held = peak_and_announced(sizes, shared=shared, vectors=vectors)
     assert peak <= held + 3e5
 
 

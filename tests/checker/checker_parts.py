@@ -258,7 +258,7 @@ def problem(checker, data, box, disjuncts=NOT_NEGATIVE):
     text = version_1(Property(box, disjuncts)).encode()
     wanted = checker.properties.read_property(text, "vnnlib")
     model = checker.softmaxes.KNOWN["float32, pairwise"]
-    return checker.folder.Problem(checker.graphs.read_graph(data), wanted, model)
+    return checker.instances.Problem(checker.graphs.read_graph(data), wanted, model)
 
 
 # Paired heads: four pairs, and four that look about.

@@ -287,7 +287,7 @@ def test_what_is_built_is_proved_and_what_is_not_says_why(seed, heads, size, wid
     if not contexts.any():
         with pytest.raises((DataError, CapacityError), match=r"allow|outside 1e-100"):
             build(data, heads)
-    elif fixed_capacity(data, heads).upper < total:
+    elif fixed_capacity(data, heads).at_most < total:
         with pytest.raises(CapacityError, match="allow"):
             build(data, heads, tolerance=1e99, seed=seed)
     else:

@@ -377,7 +377,7 @@ def key_vectors(
     attended = math.log(max(size - 1, 1) * _ATTENDED / (1.0 - _ATTENDED))
     vectors = np.empty((dataset.num_examples, dataset.width))
 
-    def solve(chunk: tuple[slice, Array]) -> None:
+    def fill(chunk: tuple[slice, Array]) -> None:
         rows, contexts = chunk
         scores = np.matmul(contexts, own_direction[rows, :, np.newaxis])[:, :, 0]
         token = np.take_along_axis(np.argsort(scores, axis=1), rank[rows, np.newaxis], axis=1)
@@ -385,7 +385,7 @@ def key_vectors(
         wanted[np.arange(len(wanted)), token[:, 0]] += attended
         vectors[rows] = _solve_contexts(contexts, wanted, token_distance)
 
-    for _ in in_pieces(solve, dataset.context_chunks()):
+    for _ in in_pieces(fill, dataset.context_chunks()):
         pass
     return vectors
 
