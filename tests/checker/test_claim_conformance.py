@@ -87,7 +87,9 @@ def family(weights):
 def of_layer(data, *claims, model=None, beside=None, heads=3, **options):
     """Claims about one layer, and data for which each of them is false."""
     memorizer = build_memorizer(data, num_heads=heads, **options)
-    moved = Dataset(data.contexts, data.queries, data.targets + 1)
+    targets = data.targets.copy()
+    targets[..., -1:] += 1  # of the last output, or example
+    moved = Dataset(data.contexts, data.queries, targets)
     index = np.arange(data.num_examples)
     index[1] = 0
     twice = data.take(index)
@@ -124,7 +126,7 @@ def labels():
 
 
 def pairs():
-    data = drawn(generators.gaussian, num_examples=31, width=8, seed=4)
+    data = drawn(generators.gaussian, num_examples=31, width=8, target_dim=2, seed=4)
     return of_layer(data, *ASKED[1:], heads=12, construction="paired")
 
 
