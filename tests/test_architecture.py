@@ -171,7 +171,7 @@ BUDGET = {
     "layers": (2120, 6),
     "pytest_plugin": (160, 2),
     "recite": (2990, 9),
-    "rocq": (1580, 5),
+    "rocq": (1580, 4),
     "sequences": (2380, 7),
     "strategies": (410, 2),
     "support": (1530, 7),

@@ -329,7 +329,7 @@ ERRORS = Kind(
     tuple(ERRORS_OF),
     ERROR_ARRAYS,
     ("n", "d", "dh", "dv", "dout", "T", "H"),
-    "max |f(E_t, e_t) - y_t| <= {epsilon[0][0]!r}",
+    "max |f(E_t, e_t) - y_t| <= {epsilon[0][0]}",
     {
         "own": {
             "target": entry("targets", 3e-6, 3),
