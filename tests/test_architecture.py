@@ -165,7 +165,7 @@ BUDGET = {
     "data": (1880, 6),
     "exact": (2170, 7),
     "figures": (1601, 8),
-    "instances": (4070, 13),
+    "instances": (4051, 13),
     "interop": (980, 4),
     "kernels": (8025, 19),
     "layers": (2120, 6),
