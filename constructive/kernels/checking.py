@@ -371,11 +371,13 @@ def _stored_ends(problem: Problem, form: Format, scale: Array) -> tuple[Array, A
     answer = problem.answer
     inexact = (np.frexp(scale)[0] != 0.5) | (answer.slack > 0.0)  # noqa: PLR2004 - 2^k
     off = answer.slack + np.where(inexact, _BEFORE, 0.0) * np.abs(answer.expected)
-    low, high = (
-        nearest(np.asarray((answer.expected + sign * off) / scale), form) * scale
-        for sign in (-1.0, 1.0)
-    )
-    return low, high
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low, high = (
+            nearest(np.asarray((answer.expected + sign * off) / scale), form) * scale
+            for sign in (-1.0, 1.0)
+        )
+    zero = scale == 0.0  # where the answer is zero, too
+    return np.where(zero, 0.0, low), np.where(zero, 0.0, high)
 
 
 def _stored(
@@ -404,8 +406,10 @@ def _stored(
         )
     for axis, (n, m) in enumerate(zip(shape, given.shape, strict=True)):
         given = given.repeat(n // m, axis)
-    whole = np.nan_to_num(arranged(problem, given, layout), nan=1.0)
-    most = float(np.nan_to_num(np.abs(problem.expected) / whole).max())
+    # of rows that are not checked scales may be anything; elsewhere NaN stays, and is wrong
+    whole = np.where(problem.answer.checked[..., None], arranged(problem, given, layout), 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a scale of zero, of zeros
+        most = float(np.nan_to_num(np.abs(problem.expected) / whole).max())
     if most > form.largest:
         raise ParameterError(
             f"{name} ends at {form.largest:g}, and an output over its scale is {most:g}",
@@ -568,7 +572,8 @@ def examine(
     found = arranged(problem, as_float64(out), layout) if has_out else problem.expected
     stored = _stored(problem, out, out_scale, layout)
     if stored is not None:
-        found = found * stored[1]
+        with np.errstate(over="ignore", invalid="ignore"):  # which is then wrong
+            found = found * stored[1]
     of_logits = None
     if max_logit is not None:
         found_logit = as_float64(max_logit, "max_logit")

@@ -6,7 +6,7 @@ import pytest
 from kernels_of_tests import logits_of, plain
 
 from constructive.kernels import Problem, Spec, battery, check, diagnose, examine
-from constructive.kernels.masks import Boolean, Causal, Given, RightPadding
+from constructive.kernels.masks import Boolean, Causal, Given, RightPadding, VariableLengths
 from constructive.support.errors import ParameterError
 
 FLOAT8 = {"float8_e4m3fn": ml_dtypes.float8_e4m3fn, "float8_e5m2": ml_dtypes.float8_e5m2}
@@ -51,6 +51,32 @@ def test_scales_of_outputs_have_parts_of_the_outputs_axes():
         check(problem, out, out_scale=2.0**-8)
     with pytest.raises(ParameterError, match="is for an output in float8"):
         check(problem, problem.expected, out_scale=2.0)
+
+
+def test_a_scale_that_is_none_is_wrong_but_in_rows_that_do_not_exist():
+    spec = Spec(
+        queries=4, keys=6, batch=2, dtype="bfloat16", masks=(VariableLengths((4, 2), (6, 3)),)
+    )
+    problem = Problem.build(spec)
+    out = stored(np.nan_to_num(problem.expected), 1.0, "float8_e4m3fn")
+    scales = np.ones((2, 1, 4, 1))
+    for none in (np.nan, np.inf, 0.0):
+        scales[1, :, 2:] = none
+        check(problem, out, out_scale=scales)
+    for none in (np.nan, np.inf):
+        scales[0, :, 3] = none
+        assert examine(problem, out, out_scale=scales).wrong[0, :, 3].all()
+
+
+def test_rows_of_zeros_may_have_the_scale_zero():
+    """As quantizers divide by the largest entry of a row."""
+    spec = Spec(queries=4, keys=3, dtype="bfloat16", masks=(Causal(),))
+    problem = Problem.build(spec)
+    empty = ~problem.expected.any(-1, keepdims=True)
+    assert empty.any()
+    assert not empty.all()
+    scales = np.where(empty, 0.0, 0.5)
+    check(problem, stored(problem.expected, 0.5, "float8_e4m3fn"), out_scale=scales)
 
 
 LOGITS = {
