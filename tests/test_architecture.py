@@ -167,7 +167,7 @@ BUDGET = {
     "figures": (1540, 10),
     "instances": (4070, 13),
     "interop": (980, 4),
-    "kernels": (8025, 19),
+    "kernels": (8023, 19),
     "layers": (2140, 6),
     "pytest_plugin": (160, 2),
     "recite": (3230, 11),
