@@ -65,10 +65,10 @@ _HOMES = {
     "rank": "exact.dyadic",
     "assumptions": "theory",
     "heads_needed": "theory.bounds",
+    "CapacityBounds": "theory.capacity",
     "FewestHeads": "theory.capacity",
     "fewest_heads": "theory.capacity",
     "Capacity": "theory.free_heads",
-    "CapacityBounds": "theory.free_heads",
     "capacity": "theory.free_heads",
     "Labelings": "theory.labelings",
     "kruskal_rank": "theory.kruskal",
@@ -126,10 +126,10 @@ if TYPE_CHECKING:
     from constructive.support.work import progress_to as progress_to
     from constructive.theory import assumptions as assumptions
     from constructive.theory.bounds import heads_needed as heads_needed
+    from constructive.theory.capacity import CapacityBounds as CapacityBounds
     from constructive.theory.capacity import FewestHeads as FewestHeads
     from constructive.theory.capacity import fewest_heads as fewest_heads
     from constructive.theory.free_heads import Capacity as Capacity
-    from constructive.theory.free_heads import CapacityBounds as CapacityBounds
     from constructive.theory.free_heads import capacity as capacity
     from constructive.theory.kruskal import kruskal_rank as kruskal_rank
     from constructive.theory.labelings import Labelings as Labelings

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import io
 import os
+import tracemalloc
 from types import SimpleNamespace
 
 import numpy as np
@@ -63,6 +64,24 @@ def checker():
     names = {path.stem for path in CHECKER.glob("*.py")} - {"__main__", "__init__"}
     parts = {name: importlib.import_module(f"constructive.checker.{name}") for name in names}
     return SimpleNamespace(main=parts["command"].main, check=parts["command"].check, **parts)
+
+
+@pytest.fixture
+def peak_of():
+    """The most bytes that a call takes at a time: a refusal of these words, or of any, or none."""
+
+    def peak(call, words=None):
+        tracemalloc.start()
+        try:
+            with (
+                pytest.raises(ValueError, match=words) if words else contextlib.suppress(ValueError)
+            ):
+                call()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    return peak
 
 
 @pytest.fixture(scope="session", autouse=True)

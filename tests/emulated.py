@@ -4,11 +4,11 @@
     sums      sums of products, in an order that is drawn
     trees     contractions of arrays with named indices, one tree of them
     softmax   averages with attention weights: blocks, forms of division, parts that are merged
-    program   one choice of all that, which evaluates a layer or a decoder
+    program   one choice of all that, which evaluates a decoder
 
 Nothing here imports a bound: what comes out is compared with the bounds of the package.
-Names of arrays in trees: for logits x, W_K, W_Q and e; for outputs a (attention), x, W_V, W_O and
-W_D; for decoders z, U and O, or a, x, U and O.
+Names of arrays in trees: for logits x, W_K, W_Q and e; for what follows them z, U and O, or a
+(attention), x, U and O.
 """
 
 from collections.abc import Callable, Sequence
@@ -308,20 +308,6 @@ def leaves(tree):
             yield from leaves(part)
 
 
-def sums(tree, indices, others):
-    """Yield the indices that each node of a tree sums over; `others` are those of the result."""
-    if isinstance(tree, str):
-        return
-    inside = set()
-    for place, part in enumerate(tree):
-        own = {index for name in leaves(part) for index in indices[name]}
-        beside = (name for at, other in enumerate(tree) if at != place for name in leaves(other))
-        seen = others + "".join(indices[name] for name in beside)
-        yield from sums(part, indices, seen)
-        inside |= own if isinstance(part, str) else own & set(seen)
-    yield inside - set(others)
-
-
 def contract(machine, parts, over, order):
     """Multiply arrays, and sum over some indices at once."""
     sizes = {
@@ -552,7 +538,7 @@ def _merged(machine, parts, form, order):
     return machine.divide(sums, total[..., np.newaxis], machine.directions(sums.shape))
 
 
-# One program of a layer or a decoder.
+# One program of a decoder.
 
 LOG2_E = 1.4426950408889634
 
@@ -569,7 +555,7 @@ class Scale:
 class Program:
     model: str = "float32, pairwise"  # the name of its model
     logits: Tree = (("x", "W_K"), ("W_Q", "e"))  # the tree of a logit
-    outputs: Tree = ((("a", ("x", "W_V")), "W_O"), "W_D")  # the tree of an output
+    outputs: Tree = (("z", "U"), "O")  # the tree of an output
     logit_order: Order = field(default_factory=Order)  # of sums on the way to logits
     average_order: Order = field(default_factory=Order)  # of sums over tokens
     output_order: Order = field(default_factory=Order)  # of all other sums
@@ -669,13 +655,11 @@ class Program:
     def _logits(self, machine, view, w_q, w_k):
         """Load tokens and queries, and evaluate logits with constants; return them and tokens.
 
-        Logits of hidden tokens are -inf. Indices are t of examples or sequences, i of positions,
-        h of heads and n of tokens.
+        Logits of hidden tokens are -inf. Indices are t of sequences, i of positions, h of heads and
+        n of tokens.
         """
-        seen, asking = machine.load(view.tokens), "ti"[: len(view.shape)]
-        asked = seen if view.queries is view.tokens else machine.load(view.queries)
-        x = Labelled(seen[0], "nd") if view.is_shared else Labelled(seen, "tnd")
-        e, wanted = Labelled(asked, asking + "e"), asking + "hn"
+        seen, wanted = machine.load(view.tokens), "tihn"
+        x, e = Labelled(seen, "tnd"), Labelled(seen, "tie")
         arrays = {"x": x, "e": e, "W_Q": Labelled(w_q, "hek"), "W_K": Labelled(w_k, "hdk")}
         root = self.scale.weights ** (-1.0 / len(self.scale.inverse))
         factors = dict.fromkeys(self.scale.inverse, root) | {"W_Q": self.scale.weights}
@@ -688,11 +672,8 @@ class Program:
             found = _times(machine, found, factors["logits"])
         if self.form.base_two:
             found = _times(machine, found, LOG2_E)
-        hidden = view.hidden
-        if hidden is not None:
-            shown = np.where(hidden[:, np.newaxis], -np.inf, found.array)
-            found = found._replace(array=shown)
-        return found, x
+        shown = np.where(view.hidden[:, np.newaxis], -np.inf, found.array)
+        return found._replace(array=shown), x
 
 
 def _times(machine, array, constant):
@@ -712,7 +693,6 @@ Choose: TypeAlias = Callable[[Sequence[Any]], Any]
 # Arrays of a logit with their indices, but for those of examples, in the order of pairs.
 LOGITS = {"x": "nd", "W_K": "hdk", "W_Q": "hek", "e": "e"}
 QUERY_BY_KEY: Tree = (("x", "W_K"), ("W_Q", "e"))  # The tree of a logit of a query and a key
-OUTPUTS = {"a": "hn", "x": "nd", "W_V": "hdv", "W_O": "hvb", "W_D": "bo"}  # Arrays of an output
 # Trees of the next token's logits: readout of all that a position has, or of heads and itself.
 READOUTS: tuple[Tree, ...] = ((("z", "U"), "O"), ((("a", "x"), "U"), "O"))
 # The same where any arrays may be multiplied first.

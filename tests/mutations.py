@@ -1,6 +1,10 @@
-"""Random changes of JSON and of bytes, for all that reads files."""
+"""Random changes of JSON and of bytes, for all that reads files; and files that are written so."""
 
 import copy
+import json
+import struct
+import tempfile
+from pathlib import Path
 
 import numpy as np
 
@@ -76,3 +80,29 @@ def mutate_bytes(rng, content):
     for _ in range(rng.integers(1, 4)):
         content[rng.integers(len(content))] ^= 1 << rng.integers(8)
     return bytes(content)
+
+
+# Files byte by byte, so that a forgery can be anything.
+
+
+def safetensors(tensors, change=dict):
+    """The bytes of a .safetensors file, with a header that may be changed."""
+    header, body = {}, b""
+    for name, array in tensors.items():
+        content = np.ascontiguousarray(array).tobytes()
+        header[name] = {
+            "dtype": {"float64": "F64", "float32": "F32"}[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": [len(body), len(body) + len(content)],
+        }
+        body += content
+    text = json.dumps(change(header)).encode()
+    return struct.pack("<Q", len(text)) + text + body
+
+
+def content_of(saved):
+    """The JSON of what can be saved."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "saved.json"
+        saved.save(path)
+        return json.loads(path.read_text())

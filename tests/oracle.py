@@ -1,4 +1,4 @@
-"""A second opinion: the definitions of the pages, in balls and floats.
+"""A second opinion: the definitions of the pages, in balls and floats; and ranks by elimination.
 
 It imports python-flint and NumPy alone: nothing of the package, and nothing of the checker.
 """
@@ -13,6 +13,14 @@ def matrix(array):
     """A matrix of balls without a radius."""
     rows, columns = array.shape
     return flint.arb_mat(rows, columns, [float(x) for x in array.ravel()])
+
+
+def floats(found):
+    """The middles of balls, of matrices of them, and of lists of these."""
+    if isinstance(found, flint.arb):
+        return float(found.mid())
+    parts = found.entries() if isinstance(found, flint.arb_mat) else found
+    return np.array([floats(part) for part in parts])
 
 
 def tokens_of(data, t):
@@ -64,6 +72,24 @@ def outputs(weights, data, bits=PREC):
             found.append(sum(read[1:], read[0]).entries())
         finite = all(x.is_finite() for row in found for x in row)
         return found if finite else []
+
+
+def rank_of(rows, prime=None):
+    """The rank of a matrix of Fractions, or of integers modulo a prime."""
+    rows, rank = [[x % prime if prime else x for x in row] for row in rows], 0
+    for column in range(len(rows[0]) if rows else 0):
+        pivot = next((i for i in range(rank, len(rows)) if rows[i][column]), None)
+        if pivot is None:
+            continue
+        rows[rank], rows[pivot] = rows[pivot], rows[rank]
+        inverse = pow(rows[rank][column], -1, prime)
+        for i in range(rank + 1, len(rows)):
+            factor = rows[i][column] * inverse
+            if factor:
+                below = zip(rows[i], rows[rank], strict=True)
+                rows[i] = [(x - factor * y) % prime if prime else x - factor * y for x, y in below]
+        rank += 1
+    return rank
 
 
 # Decoders: margins of the next token in balls, and what a program may take of them, in floats.

@@ -34,7 +34,7 @@ around it. It reads the files itself and has its own arithmetic and its own forw
     margins, integers, packed      their margins, those of integers, and weights of few bits
     sequences       certificates of sequence memorizers: Python's integers and Fractions
 
-    folder          instances for verifiers of neural networks: every row, file and proof
+    instances       folders of instances for verifiers: every row, file and proof
     graphs          ONNX files, and what their operators make of exact numbers (operators)
     properties      VNN-LIB files, 1.0 and 2.0
     softmaxes       bounds of sums of softmax heads on a box, and what float32 makes of them

@@ -6,7 +6,7 @@ import sys
 
 from . import pieces
 from .files import Told, confine, silent
-from .folder import check_folder
+from .instances import check_folder
 from .verify import check
 
 INSTANCES = "instances"  # the first word for folders of instances

@@ -79,7 +79,7 @@ class Decoder(About):
             require(type(periods) is int and periods >= longest, "a text has no positions")
             longest, more, period = 1, more | {"longest": periods}, shapes["positions"][1][0]
         require_shapes(shapes, len(vocabulary), longest)
-        held, operations = needs(claims, shapes, texts, window)
+        held, operations = needs_of(claims, shapes, texts, window)
         announce(held + unpacked, operations, options.most)
         usual = MODELS[f"{storage}, pairwise"]
         model = claims["executed"].model(storage) if "executed" in claims else usual
@@ -147,10 +147,12 @@ def read_about(path, most):
         rules, seed = about["weights"], about["record"]["seed"]
         shapes = packed.shapes_of(rules)
 
-        def read():
-            return packed.read(rules, read_weights(path, {"bits": places["bits"]})["bits"], seed)
+        def read_bits():
+            return packed.read_packed(
+                rules, read_weights(path, {"bits": places["bits"]})["bits"], seed
+            )
 
-        return shapes, about, packed.UNPACKED * bits, read
+        return shapes, about, packed.UNPACKED * bits, read_bits
     require(metadata["format"] == FORMATS["weights"], "the weights are not decoder")
     shapes, _ = tensor_shapes(path, NAMES, most)
     return shapes, parsed(metadata["decoder"]), 0, lambda: read_weights(path, shapes)
@@ -189,7 +191,7 @@ def require_shapes(shapes, count, longest):
     require(fits and unembedding == (count + 1, u[1]), "the weights do not fit together")
 
 
-def needs(claims, shapes, texts, window):
+def needs_of(claims, shapes, texts, window):
     """Bytes and operations, from shapes alone."""
     heads, width, inner = shapes["W_Q"][1]
     outputs, count = shapes["unembedding"][1][1], shapes["unembedding"][1][0]

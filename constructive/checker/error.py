@@ -134,7 +134,7 @@ class Work:
 def digits_needed(shapes, count):
     """Bytes and operations for so many digits, but exponentials."""
     total, size, width, outputs, heads, inner, value_dim, between = shapes
-    units, columns = largest(size, width, heads, inner, outputs), heads * width
+    units, columns = max(entries(size, width, heads, inner), outputs), heads * width
     number, logit = 8 * (count + 6), 48 * (count + 10)  # bytes; logits become Python's integers
     rows = min(total, max(1, CHUNK // units))
     weights = columns * (2 * inner + value_dim) + heads * value_dim * between + between * outputs
@@ -147,11 +147,6 @@ def digits_needed(shapes, count):
     products = total * each + once
     operations = count * count * products + 1e5 * total * (outputs + 4)  # in Python's integers
     return held, operations
-
-
-def largest(size, width, heads, inner, outputs):
-    """Entries of one example in the largest array."""
-    return max(entries(size, width, heads, inner), outputs)
 
 
 # Bounds of |f - y| from both sides, where it is largest as far as is known, a bound of the root of
@@ -263,7 +258,7 @@ def representation(weights, data, count, work):
     (heads, width, _), contexts = weights["W_V"].shape, data["contexts"]
     inner = weights["W_Q"].shape[2]
     total, outputs = len(data["queries"]), data["targets"].size // len(data["queries"])
-    units = largest(*contexts.shape[-2:], heads, inner, outputs)
+    units = max(entries(*contexts.shape[-2:], heads, inner), outputs)
     view = Examples(data, chunks(total, units, CHUNK))
     numbers = Digits(count, work)
     for (rows, *_), _, tokens, attention in attend(numbers, Heads(numbers, weights), view):

@@ -289,12 +289,9 @@ class Logits:
         count = float(self.width * self.width * self.inner)
         return float(up(count * tops[0] * tops[1] * tops[2] * tops[3])) * stretch(model)
 
-    def off(self, model, sizes, seen, ours=0.0):
-        """eps, for sums of sizes of the terms of logits, and so many tokens.
-
-        ours: by how large a part of these sizes the logits that are known are off
-        """
-        steps = gamma_of(model, logit_steps(model, self.width, self.inner)) + ours
+    def off(self, model, sizes, seen):
+        """eps, for sums of sizes of the terms of logits, and so many tokens."""
+        steps = gamma_of(model, logit_steps(model, self.width, self.inner))
         lost = up(2.0**-120 * (self.reach(model) + seen)) + exponents(model, seen)
         return up(steps * sizes + up(lost))
 
@@ -323,12 +320,6 @@ def exponential(x):
     left_out = small * small * small / (5.0 * FINE)
     most = np.where(left_out <= 1.0, power * (1.0 + 2.0 * left_out) * (1.0 + 2.0**-29), np.inf)
     return power * (1.0 - 2.0**-30), most
-
-
-def softmax(logits):
-    """Bounds of attention from above."""
-    least, most = exponential(logits.max(axis=2, keepdims=True) - logits)
-    return up(up(1.0 / least) / (1.0 / most).sum(axis=2, keepdims=True) * (1.0 + 2.0**-30))
 
 
 def growth(x):

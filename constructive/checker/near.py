@@ -246,23 +246,23 @@ def right_inverse(rows, off, tell):
     products lose gamma_k |rows| |R|.
     """
     tell("a right inverse of the derivative", 0, REFINED + 1)
-    gram = product(rows, rows.T)
+    gram = in_blocks(rows, rows.T)
     with suppress(np.linalg.LinAlgError):
-        inverse = product(rows.T, np.linalg.inv(gram))
+        inverse = in_blocks(rows.T, np.linalg.inv(gram))
         size = length_of(rows)
         for step in range(REFINED):
             tell("a right inverse of the derivative", step + 1, REFINED + 1)
-            defect = product(rows, inverse)
+            defect = in_blocks(rows, inverse)
             defect[np.diag_indices(len(defect))] -= 1.0
             long = length_of(inverse)
             lost = up(gamma(rows.shape[1] + 2) * up(size * long) + UNIT * len(rows))
             q = float(up(length_of(defect) + lost + up(off * long)))
             if q < NEARER:
                 # |R|^2 = |R^T R|, which is shorter than the root of the sum of squares of R
-                squares = length_of(product(inverse.T, inverse))
+                squares = length_of(in_blocks(inverse.T, inverse))
                 squares = up(squares + gamma(rows.shape[1] + 2) * up(long * long))
                 return float(up(min(long, math.sqrt(squares)) / (1.0 - q)))
-            inverse -= product(inverse, defect)
+            inverse -= in_blocks(inverse, defect)
     return math.inf
 
 
@@ -271,7 +271,7 @@ def length_of(matrix):
     return float(lengths(lengths(matrix)))
 
 
-def product(left, right):
+def in_blocks(left, right):
     """Left @ right, by blocks of columns."""
     out = np.empty((len(left), right.shape[1]))
 

@@ -172,7 +172,7 @@ def shapes_of(rules):
     return found
 
 
-def read(rules, content, seed):
+def read_packed(rules, content, seed):
     """All tensors, when their shapes are known to fit together and into memory."""
     require(type(seed) is int, "the seed is none")
     bits, order, made = Bits(content), None, {}

@@ -197,6 +197,13 @@ def numbers(value):
     return found
 
 
+def row(value):
+    """The same of shape (1, n): what is along axis 1 is all there is."""
+    found = numbers(value)
+    require(len(found.shape) == 2 and found.shape[0] == 1, "a value is not a row")
+    return found
+
+
 def integers(value):
     known = isinstance(value, Constant) and value.array.dtype == np.int64
     require(known and value.array.ndim == 1, "a shape is not a constant row of integers")
@@ -213,8 +220,9 @@ def of_pair(function, x, y):
     single = 1 in (len(x.entries), len(y.entries))
     require(single or shapes[0] == shapes[1], "shapes misfit")
     left, right = (v.entries * (count // len(v.entries)) for v in (x, y))
-    shape = max(x, y, key=lambda v: (len(v.entries), len(v.shape))).shape
-    return Value(shape, [function(a, b) for a, b in zip(left, right, strict=True)])
+    shape = max(x, y, key=lambda v: len(v.entries)).shape
+    more = max(len(v.shape) for v in (x, y)) - len(shape)
+    return Value((1,) * more + shape, [function(a, b) for a, b in zip(left, right, strict=True)])
 
 
 def core(shape):
@@ -260,8 +268,8 @@ def gemm(given, attributes):
 
 def power(given, _):
     x, exponent = given
-    fits = isinstance(exponent, Constant) and exponent.array.size == 1
-    require(fits and exponent.array.item() in (2, 3), "the exponent is neither 2 nor 3")
+    known = isinstance(exponent, Constant) and exponent.array.shape == ()
+    require(known and exponent.array.item() in (2, 3), "the exponent is neither 2 nor 3")
     return each(lambda entry: rounded(entry ** int(exponent.array.item())), numbers(x))
 
 
@@ -272,15 +280,17 @@ def leaky(given, attributes):
 
 
 def clip(given, _):
-    x, low, high = map(numbers, given)
-    require(len(low.entries) == len(high.entries) == 1, "bounds of Clip are not numbers")
-    return each(lambda v: least(largest(v, low.entries[0]), high.entries[0]), x)
+    x, *ends = given
+    known = all(isinstance(end, Constant) and end.array.shape == () for end in ends)
+    require(known, "bounds of Clip are not numbers")
+    (low,), (high,) = (numbers(end).entries for end in ends)
+    return each(lambda v: least(largest(v, low), high), numbers(x))
 
 
 def softmax(given, attributes):
-    x = numbers(given[0])
-    require(attributes.get("axis", -1) in (-1, len(x.shape) - 1), "softmax of another axis")
-    require(len(x.entries) == x.shape[-1] <= MOST_TERMS, "softmax of several rows")
+    x = row(given[0])
+    require(attributes.get("axis", -1) in (-1, 1), "softmax of another axis")
+    require(len(x.entries) <= MOST_TERMS, "softmax of too many")
     found = []
     for i, own in enumerate(x.entries):
         apart = [total([y, -own]) for j, y in enumerate(x.entries) if j != i]
@@ -293,8 +303,7 @@ def mean(entries):
 
 
 def reduce_mean(given, attributes):
-    x = numbers(given[0])
-    right = len(x.shape) == 2 and attributes.get("axes") in ([1], [-1])
+    x, right = row(given[0]), attributes.get("axes") in ([1], [-1])
     require(right and attributes.get("keepdims", 1) == 1, "means of another axis")
     require(len(x.entries) <= MOST_TERMS, "a mean of too many")
     return Value((1, 1), [mean(x.entries)])
@@ -302,10 +311,10 @@ def reduce_mean(given, attributes):
 
 def normalized(given, attributes):
     """(x - mean) / sqrt(variance + epsilon) scale + bias, with the variance in one pass or two."""
-    x, scale, bias = map(numbers, given)
-    require(attributes.get("axis", -1) in (-1, 1) and len(x.shape) == 2, "another axis")
-    counts = {len(x.entries), len(scale.entries), len(bias.entries)}
-    require(len(counts) == 1 and len(x.entries) <= MOST_TERMS, "scale or bias misfit")
+    x, (scale, bias) = row(given[0]), map(numbers, given[1:])
+    require(attributes.get("axis", -1) in (-1, 1), "another axis")
+    right = scale.shape == bias.shape == x.shape[1:] and len(x.entries) <= MOST_TERMS
+    require(right, "scale or bias misfit")
     middle = mean(x.entries)
     square = size(sum((entry**2 for entry in x.entries), INTERVALS.mpf(0)))
     apart = [total([entry, -middle]) for entry in x.entries]
@@ -321,7 +330,8 @@ def max_pool(given, attributes):
     """Along the last axis, in windows that do not overlap and leave nothing over."""
     x, length = numbers(given[0]), attributes.get("kernel_shape")
     require(set(attributes) == {"kernel_shape", "strides"}, "MaxPool with other attributes")
-    right = len(x.shape) == 3 and attributes["strides"] == length and len(length) == 1
+    right = len(x.shape) == 3 and x.shape[0] == 1 == len(length)
+    right = right and attributes["strides"] == length
     require(right and length[0] > 0 and x.shape[2] % length[0] == 0, "windows misfit")
     found = []
     for start in range(0, len(x.entries), length[0]):
@@ -342,22 +352,22 @@ def reshape(given, _):
 def flatten(given, attributes):
     x = numbers(given[0])
     require(attributes.get("axis", 1) == 1, "Flatten of another axis")
+    require(len(x.shape) > 1 and x.shape[0] == 1, "Flatten of several rows")
     return Value((1, len(x.entries)), x.entries)
 
 
 def concat(given, attributes):
-    parts = list(map(numbers, given))
-    right = attributes.get("axis") == 1 and all(len(part.shape) == 2 for part in parts)
-    require(right, "parts of another axis")
+    parts = list(map(row, given))
+    require(attributes.get("axis") == 1, "parts of another axis")
     entries = [entry for part in parts for entry in part.entries]
     return Value((1, len(entries)), entries)
 
 
 def split(given, attributes):
     """Two halves."""
-    x = numbers(given[0])
+    x = row(given[0])
     half, rest = divmod(len(x.entries), 2)
-    require(attributes.get("axis") == 1 and len(x.shape) == 2 and not rest, "halves misfit")
+    require(attributes.get("axis") == 1 and not rest, "halves misfit")
     return [Value((1, half), part) for part in (x.entries[:half], x.entries[half:])]
 
 

@@ -272,6 +272,7 @@ def places(listed):
 
 # The claim *size* of sequence memorizers: they have no more parameters than Theorem 7 says.
 
+# In the order of a statement; certificates of earlier builds name `prime_bits`, too, which is 0.
 NAMES = (
     "keys", "width", "label_bits", "token_bits", "residue_bits", "prime_bits", "kept",
     "weight_bits", "sum_bits", "key_bits",
@@ -294,8 +295,8 @@ class Size(Claim):
 
     def check(self, about):
         nonzero, bound = about.problem[0].nonzero, check_size(self.evidence, *about.problem)
-        named = ", ".join(f"{name} {self.evidence[name]}" for name in NAMES)
-        self.shown = nonzero, bound, named
+        named = [f"{name} {self.evidence[name]}" for name in NAMES if name in self.evidence]
+        self.shown = nonzero, bound, ", ".join(named)
         if nonzero > bound:
             raise Refuted(f"{nonzero} parameters, above {bound}", nonzero)
         return Shown(self.shown, "sizes that these data and this network may have")
@@ -303,8 +304,9 @@ class Size(Claim):
 
 def require_sizes(evidence):
     sizes = dict(evidence)
-    require(set(sizes) == set(NAMES), "the evidence names other sizes")
+    require({*sizes, "prime_bits"} == set(NAMES), "the evidence names other sizes")
     require(all(type(x) is int and x >= 0 for x in sizes.values()), "a size is not a number")
+    require(not sizes.pop("prime_bits", 0), "no network has a power hash")
     return sizes
 
 
@@ -316,10 +318,7 @@ def bound_of(sizes):
     if sizes["kept"]:
         bound += dictionary_bound(sizes["kept"], sizes["weight_bits"], sizes["residue_bits"])
         return bound + 14 * sizes["residue_bits"]
-    bound += 40 * sizes["residue_bits"]
-    if sizes["prime_bits"]:
-        bound += 14 * sizes["residue_bits"] * (sizes["prime_bits"] + 1)
-    return bound
+    return bound + 40 * sizes["residue_bits"]
 
 
 def check_size(evidence, memorizer, tokens, ids, expected, work):
@@ -343,7 +342,6 @@ def check_size(evidence, memorizer, tokens, ids, expected, work):
     allowed = {
         "token_bits": min([reach, *spans]),  # z is there, and three times z; or nothing
         "residue_bits": sizes["token_bits"],
-        "prime_bits": min(hashes, pairs + residue_bits) + SPARE,
         "kept": max(int(context.max()), 1),
         "weight_bits": min(hashes + 1, pairs),
         "sum_bits": min(hashes + 1, longest) + residue_bits + 1,

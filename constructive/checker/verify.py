@@ -33,15 +33,15 @@ STATEMENTS = {claim.name: claim.statement for claim in CLAIMS[Layer]}
 Options = namedtuple("Options", "quick asked epsilon most tell bits", defaults=[silent, 4096])
 
 
-def layer(weights, data, *, hashes=b"", quick=False, bits=4096, jobs=1, tell=silent):
+def layer(weights, data, *, hashes=b"", bits=4096, jobs=1, tell=silent):
     """A layer on data, which claims are about: arrays by their names in files.
 
-    hashes: of both, where the claim rank is to be quick;  bits: of digits which may be taken
+    hashes: of both, for a quick check of rank;  bits: of digits which may be taken
     jobs: threads, for this process from now on
     """
     pieces.take(jobs)
-    about = Layer(weights, data, hashes, Options(quick, (), math.inf, math.inf, tell, bits))
-    about.solves = not quick
+    about = Layer(weights, data, hashes, Options(False, (), math.inf, math.inf, tell, bits))
+    about.solves = True
     return about
 
 

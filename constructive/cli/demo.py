@@ -15,7 +15,7 @@ import numpy as np
 import constructive
 from constructive.cli.outputs import end, output_file, require_no_dash, say
 from constructive.cli.program import app, command
-from constructive.figures.gallery import NAMES as FIGURES
+from constructive.figures import NAMES as FIGURES
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import OutputError, ParameterError
 from constructive.support.tables import new_table
@@ -46,8 +46,8 @@ def demo(*, output: Path = Path("constructive-demo"), examples: int = IMAGES) ->
 
         constructive demo --examples 200 -o digits
     """
-    from constructive.data.samples import PATCH, digit_images
     from constructive.figures import drawing
+    from constructive.figures.real_data import PATCH, digit_images
 
     if not FEWEST <= examples <= IMAGES:
         raise ParameterError(
@@ -188,10 +188,10 @@ def figures(*, output: Path = Path(), only: list[str] | None = None, quick: bool
 
         constructive figures --only capacity --jobs 4 -o pictures
     """
-    from constructive.figures import gallery
+    from constructive.figures import prepare
 
     require_no_dash("--output", output)
-    prepared = gallery.prepare(output, only or None, quick=quick)
+    prepared = prepare(output, only or None, quick=quick)
     for _, path in prepared:
         output_file(path.name, path)
     for figure, path in prepared:

@@ -58,15 +58,17 @@ def make(
     from constructive.instances.making import make as made
 
     fixed = {"scale": scale, "margin": margin}
-    options = fixed | dict(_named(text) for text in option or ())
-    ranges = {name: _range(name, text) for name, text in options.items() if text is not None}
+    ranges = {name: _range(f"--{name} ", text) for name, text in fixed.items() if text is not None}
+    for text in option or ():
+        name, value = _named(text)
+        ranges[name] = _range(f"--set {name}=", value)
     found = [file for file in output.rglob("*") if file.is_file()] if output.is_dir() else []
     names = [file.relative_to(output).as_posix() for file in found]
     output_folder(output, names)
     group = made(
         count,
         kinds=tuple(kind or KINDS),
-        dims=_range("dim", dim),
+        dims=_range("--dim ", dim),
         seed=seed,
         **ranges,
     )
@@ -170,14 +172,14 @@ def _named(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _range(name: str, text: str) -> tuple[float, float]:
+def _range(option: str, text: str) -> tuple[float, float]:
     """LEAST:MOST as two numbers, or one number twice."""
     first, colon, last = text.partition(":")
     try:
         return float(first), float(last if colon else first)
     except ValueError as error:
         raise ParameterError(
-            f"--{name} {text} is not a number or a range",
+            f"{option}{text} is not a number or a range",
             witness=text,
-            suggestion=f"--{name} 16 or --{name} 16:256",
+            suggestion=f"{option}16 or {option}16:256",
         ) from error

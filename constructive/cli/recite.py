@@ -218,5 +218,5 @@ def _draw(decoder: "constructive.Decoder", text: "constructive.Text", picture: P
     report("draw", 0, 1)
     figure = drawing.new_figure(decoders.HEIGHT)
     decoders.draw_recital(figure, decoder, text)
-    drawing.save(figure, picture)
+    drawing.write(figure, picture)
     say(f"drawn in {picture}")

@@ -46,6 +46,7 @@ def capacity(
     head_dim: int | None = None,
     context_size: int | None = None,
     width: int | None = None,
+    target_dim: int | None = None,
     shared: bool = False,
 ) -> None:
     """Print how many examples of a dataset, or of almost all data, fixed and free heads memorize.
@@ -61,6 +62,7 @@ def capacity(
         head_dim: Head dimension d_h; by default d / H.
         context_size: Number n of tokens in a context, without a dataset.
         width: Number d of entries of a token, without a dataset.
+        target_dim: Number d_out of entries of a target, without a dataset; by default one number.
         shared: Whether all examples share one context, without a dataset.
 
     Examples:
@@ -90,6 +92,7 @@ def capacity(
         context_size=context_size,
         width=width,
         shared_context=shared,
+        target_dim=target_dim,
     )
     say(str(found))
 

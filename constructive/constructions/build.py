@@ -17,8 +17,9 @@ from typing import Literal
 import numpy as np
 
 from constructive.constructions import choice, generic
-from constructive.constructions.construction import Built, FixedHeads, Survey, operations_of_z
-from constructive.constructions.multihead.intermediate import represent
+from constructive.constructions.construction import Built, FixedHeads
+from constructive.constructions.multihead.assumptions import Survey
+from constructive.constructions.multihead.intermediate import operations_of_z, represent
 from constructive.constructions.multihead.readout import SolvedReadout, solve
 from constructive.data.dataset import Dataset, different_inputs
 from constructive.data.shapes import require_examples
@@ -287,6 +288,7 @@ def _record(
         scale=built.scale,
         theorem=known.theorem,
         grouped=known.grouped,
+        free=known.free,
     )
 
 

@@ -17,14 +17,16 @@ from types import MappingProxyType
 import numpy as np
 
 from constructive.constructions import generic
-from constructive.constructions.construction import SEED, Construction, Found, dense_cost
-from constructive.constructions.multihead.heads import rank_one, saturated
+from constructive.constructions.construction import SEED, Construction
+from constructive.constructions.multihead.heads import heads_of
+from constructive.constructions.multihead.readout import dense_cost
 from constructive.constructions.paired import PAIRED
 from constructive.constructions.tangent import TANGENT
 from constructive.data.dataset import Dataset, different_inputs
 from constructive.data.shapes import ExampleShapes, require_examples
 from constructive.support import tables
 from constructive.support.errors import (
+    AssumptionError,
     CapacityError,
     ConstructiveError,
     ParameterError,
@@ -40,14 +42,15 @@ from constructive.theory.capacity import context_capacity, fewest_heads, seen_in
 from constructive.theory.free_heads import Dimensions, most_examples
 
 
-def _of_theorem(of: bounds.TheoremHeads, build: Callable[..., Found]) -> Construction:
+def _of_theorem(of: bounds.TheoremHeads) -> Construction:
     """Return the heads of a theorem."""
+    build = functools.partial(heads_of, of)
     facts = of.name, of.formula, of.theorem, of.plan, dense_cost, build
     return Construction(*facts, grouped=True)
 
 
-SATURATED = _of_theorem(bounds.SATURATED, saturated)
-RANK_ONE = _of_theorem(bounds.RANK_ONE, rank_one)
+SATURATED = _of_theorem(bounds.SATURATED)
+RANK_ONE = _of_theorem(bounds.RANK_ONE)
 GENERIC = Construction(
     "generic",
     "c(E; H) of generic contexts",
@@ -368,7 +371,7 @@ def _candidate(
     try:
         require_taken(known, lengths=shapes.lengths is not None)
         plan = known.plan(shapes, num_heads, head_dim)
-    except (CapacityError, ParameterError) as error:
+    except (AssumptionError, CapacityError, ParameterError) as error:
         refused = error
     return Candidate(known.name, plan, refused, *known.cost(shapes, num_heads, head_dim))
 

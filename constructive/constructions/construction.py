@@ -6,11 +6,8 @@ the table of them, through which `explain` and "auto" walk (docs/contributing.md
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
-from constructive.constructions.multihead import assumptions
-from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
 from constructive.layers.layer import AttentionLayer
 from constructive.layers.record import HeadRecord
@@ -19,28 +16,6 @@ from constructive.support.errors import AssumptionError
 from constructive.theory.bounds import Plan
 
 SEED = 0  # Of eliminations modulo a prime that say what contexts allow
-
-
-@dataclass(frozen=True)
-class Survey:
-    """Facts about T examples, each computed when it is first asked for, and then kept."""
-
-    dataset: Dataset
-
-    @cached_property
-    def repeated(self) -> AssumptionError | None:
-        """Why no weights return all targets of the inputs as they are: one occurs twice. Or None.
-
-        Raises DataError for equal inputs with different targets, and for numbers that are too large
-        or too small for float64.
-        """
-        return assumptions.repeated(self.dataset)
-
-    @cached_property
-    def contexts(self) -> float | AssumptionError:
-        """Return `assumptions.context_ranks`, unless tokens are too many or inputs repeated."""
-        obstacle = assumptions.too_many_tokens(self.dataset) or self.repeated
-        return obstacle or assumptions.context_ranks(self.dataset)
 
 
 class Cost(NamedTuple):
@@ -94,9 +69,10 @@ class Construction:
     """One way to build a memorizer: its facts, and three functions.
 
     `plan` and `cost` look at the shapes of the examples, H, and d_h or None. `plan` raises
-    CapacityError or ParameterError where nothing can be built. `build` takes the survey of the
-    examples, the H and d_h of a plan and `rng`, and from grouped heads `saturated_fraction`; it
-    raises what its steps raise, where no other construction would do better.
+    AssumptionError, CapacityError or ParameterError where nothing can be built. `build` takes the
+    survey of the examples, the H and d_h of a plan and `rng`, and from grouped heads
+    `saturated_fraction`; it raises what its steps raise, where no other construction would do
+    better.
 
     The laws, which `check_construction` of the tests checks: what is built by a plan has the plan's
     heads, reproduces the targets but for rounding, and two builds from one state of `rng` are one.
@@ -114,17 +90,3 @@ class Construction:
     grouped: bool = False
     free: bool = False  # whether heads depend on the targets, so that no readout is left to choose
     lengths: bool = False  # whether it takes contexts of different lengths
-
-
-def operations_of_z(shapes: ExampleShapes, num_heads: int) -> float:
-    """Estimate the operations that Z takes, which all T x T systems are made of."""
-    size = shapes.context_size
-    keys = size if shapes.shared_context else shapes.width + size
-    return 2.0 * shapes.num_examples * num_heads * shapes.width * (keys + size)
-
-
-def dense_cost(shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Cost:  # noqa: ARG001 - as for all
-    """Estimate Z, and its factors: T^3."""
-    total, columns = shapes.num_examples, num_heads * shapes.width
-    solve = 2.0 * total**2 * columns + total**3 / 3
-    return Cost(operations_of_z(shapes, num_heads) + solve, 8.0 * total * (columns + total))

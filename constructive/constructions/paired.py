@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import lapack
 
-from constructive.constructions.construction import Built, Construction, Cost, Survey
-from constructive.constructions.multihead.assumptions import too_many_tokens
+from constructive.constructions.construction import Built, Construction, Cost
+from constructive.constructions.multihead.assumptions import Survey
 from constructive.constructions.multihead.grouping import Factored, Taken, factor
 from constructive.constructions.multihead.heads import Needed
 from constructive.constructions.multihead.readout import largest
@@ -56,6 +56,7 @@ from constructive.theory.bounds import (
     heads_in_words,
     paired_capacity,
     rank_one_capacity,
+    require_ranks,
 )
 from constructive.theory.kruskal import dependency, describe_dependency
 
@@ -552,10 +553,11 @@ def _iterate(system: _PairSystem, targets: Array) -> tuple[tuple[Array, Array], 
 
     shape = targets.shape
 
-    def product(flat: Array) -> Array:
-        return system.apply(system.solve(flat.reshape(shape))).ravel()
-
-    operator = LinearOperator((targets.size, targets.size), matvec=product, dtype=np.float64)
+    operator = LinearOperator(
+        (targets.size, targets.size),
+        matvec=lambda flat: system.apply(system.solve(flat.reshape(shape))).ravel(),
+        dtype=np.float64,
+    )
     with np.errstate(all="ignore"):  # a singular block shows in the residual
         flat, _ = gmres(
             operator, targets.ravel(), rtol=_TOLERANCE, restart=_RESTART, maxiter=_ROUNDS
@@ -617,6 +619,7 @@ def plan(shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
             witness=shapes.context_size,
             suggestion="construction='saturated', which memorizes one example here",
         )
+    require_ranks(shapes)
     holds = paired_capacity(num_heads, shapes.width)
     if shapes.num_examples > holds:
         needed = 2 * max(1, -(-(shapes.num_examples - 1) // max(shapes.width - 1, 1)))
@@ -647,9 +650,8 @@ def paired(
 ) -> Built | AssumptionError:
     """Order the examples so that pairs take those with the smallest gaps first, and solve."""
     dataset = survey.dataset
-    obstacle = too_many_tokens(dataset) or survey.repeated
-    if obstacle is not None:
-        return obstacle
+    if survey.repeated is not None:
+        return survey.repeated
     ordered = arrange(dataset, num_heads, rng)
     if isinstance(ordered, AssumptionError):
         return ordered

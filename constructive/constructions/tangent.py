@@ -32,7 +32,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack
 
-from constructive.constructions.construction import Built, Construction, Cost, Survey
+from constructive.constructions.construction import Built, Construction, Cost
+from constructive.constructions.multihead.assumptions import Survey
 from constructive.constructions.multihead.readout import cholesky, largest
 from constructive.data.dataset import Dataset
 from constructive.data.shapes import ExampleShapes
@@ -424,7 +425,11 @@ def _entries(shapes: ExampleShapes) -> int:
 
 
 def _room(shapes: ExampleShapes, num_heads: int, head_dim: int, data: Dimensions) -> int:
-    return measured_examples(num_heads, head_dim, data, m=_entries(shapes))
+    """Return how many examples the construction memorizes; CapacityError for more of them."""
+    holds = measured_examples(num_heads, head_dim, data, m=_entries(shapes))
+    if holds < shapes.num_examples:
+        raise _full(shapes, num_heads, head_dim, data, f"the construction memorizes {holds:,}")
+    return holds
 
 
 def _half(shapes: ExampleShapes) -> int:
@@ -482,10 +487,7 @@ _FORMULA = "rank where all outputs are zero"
 def plan(shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Plan:
     """Plan for as many examples as almost all data of these shapes allow."""
     inner = head_dim or _half(shapes)
-    data = Dimensions.of_shapes(shapes)
-    holds = _room(shapes, num_heads, inner, data)
-    if holds < shapes.num_examples:
-        raise _full(shapes, num_heads, inner, data, f"the construction memorizes {holds:,}")
+    holds = _room(shapes, num_heads, inner, Dimensions.of_shapes(shapes))
     return Plan("tangent", num_heads, inner, holds)
 
 
@@ -504,9 +506,7 @@ def tangent(survey: Survey, num_heads: int, head_dim: int, *, rng: np.random.Gen
     targets, last = targets_of(dataset)
     entries, data = targets.shape[1], Dimensions.of_data(dataset)
     sizes = num_heads, head_dim
-    holds = _room(dataset, *sizes, data)
-    if holds < len(targets):
-        raise _full(dataset, *sizes, data, f"the construction memorizes {holds:,}")
+    _room(dataset, *sizes, data)
     point = zero_point(*sizes, data)
     heads = Heads.of(dataset, point.groups)
     base = drawn(heads, point, head_dim, entries, rng)

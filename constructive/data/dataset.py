@@ -669,14 +669,6 @@ def refusal(dataset: Dataset, first: int, second: int) -> DataError:
     )
 
 
-def token_numbers(contexts: Array) -> Integers:
-    """Return numbers (C, n) of tokens (C, n, d), equal for equal tokens and for no others."""
-    tokens = contexts.reshape(-1, contexts.shape[2]) + 0.0
-    _, numbers = np.unique(tokens, axis=0, return_inverse=True)
-    found: Integers = numbers.reshape(contexts.shape[:2])
-    return found
-
-
 def _multiset(dataset: Dataset, example: int) -> bytes:
     """Return a context without the order of its tokens, which attention does not see.
 

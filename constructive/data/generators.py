@@ -219,12 +219,12 @@ def bag_of_tokens(  # noqa: D417 - callers do not give the others
         raise ParameterError(message, witness=bag_size, suggestion=f"bag_size >= {size}")
     bag = rng.random((bag_size, width))
 
-    def draw(count: int) -> Array:
+    def some(count: int) -> Array:
         rows = np.tile(np.arange(bag_size), (count, 1))
         chosen: Array = bag[rng.permuted(rows, axis=1)[:, :size]]
         return chosen
 
-    return _uniform(rng, shapes)._replace(rows=draw)
+    return _uniform(rng, shapes)._replace(rows=some)
 
 
 @_generator
@@ -271,14 +271,14 @@ def integers(  # noqa: D417 - callers do not give the others
             suggestion="largest=9",
         )
 
-    def draw(*shape: int) -> Array:
+    def integer(*shape: int) -> Array:
         return rng.integers(-int(largest), largest, size=shape, endpoint=True).astype(np.float64)
 
-    targets = draw(*shapes.targets)
+    targets = integer(*shapes.targets)
     return _Draws(
         shapes.contexts,
-        lambda count: draw(count, *shapes.contexts[1:]),
-        lambda: draw(*shapes.queries),
+        lambda count: integer(count, *shapes.contexts[1:]),
+        lambda: integer(*shapes.queries),
         lambda: targets,
     )
 

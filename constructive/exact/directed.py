@@ -1,22 +1,20 @@
 """Numbers that are rounded in a known direction: to floats and to text.
 
 A bound is worth nothing if a conversion rounds it to the wrong side. So there is one place for it,
-this one: `upper` and `lower` turn an exact number or a ball into a float, `at_most` and `at_least`
-into decimal text of two digits, `fixed` and `percent` into text with a decimal point. Bounds
-of arrays are in `checker.bounds`. The precision of balls is set here, too.
+this one: `upper` turns an exact number or a ball into a float, `fixed` and `percent` into text with
+a decimal point. Bounds of arrays, and text of few digits, are in `checker.bounds`. The precision of
+balls is set here, too.
 """
 
 import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
 from flint import arb, ctx
 
 _TOP, _BOTTOM = 1100, -1200  # Exponents of two beyond which a number is beyond all floats
-_DIGITS = 17  # Digits that tell any two floats apart
 
 Exact = arb | Fraction | int | float
 
@@ -24,22 +22,6 @@ Exact = arb | Fraction | int | float
 def upper(x: Exact) -> float:
     """Return the least float that is at least x; infinite if there is none, or for a NaN."""
     return _above(_exactly(x, above=True))
-
-
-def lower(x: Exact) -> float:
-    """Return the largest float that is at most x; minus infinity if there is none, or x is NaN."""
-    bound = _exactly(x, above=False)
-    return -math.inf if bound is None else -_above(-bound)
-
-
-def at_most(x: Exact, limit: float | None = None) -> str:
-    """Write two digits of a non-negative number, rounded up; more where that passes a limit."""
-    return _text(_exactly(x, above=True), ROUND_CEILING, limit)
-
-
-def at_least(x: Exact, limit: float | None = None) -> str:
-    """Write two digits of a non-negative number, rounded down; more where it exceeds a limit."""
-    return _text(_exactly(x, above=False), ROUND_FLOOR, limit)
 
 
 def fixed(x: Exact, digits: int, *, above: bool) -> str:
@@ -85,23 +67,6 @@ def _above(bound: Fraction | None) -> float:
     except OverflowError:
         return math.inf if bound > 0 else -math.nextafter(math.inf, 0)
     return nearest if nearest >= bound else math.nextafter(nearest, math.inf)
-
-
-def _text(bound: Fraction | None, rounding: str, limit: float | None) -> str:
-    if bound is None:
-        return "inf" if rounding == ROUND_CEILING else "0"
-    if bound <= 0:
-        return "0"
-    text = ""
-    for digits in range(2, _DIGITS + 1):
-        context = Context(prec=digits, rounding=rounding)
-        rounded = context.divide(Decimal(bound.numerator), Decimal(bound.denominator))
-        first, *rest = (str(digit) for digit in rounded.as_tuple().digits)
-        rest += ["0"] * (digits - 1 - len(rest))
-        text = f"{first}.{''.join(rest)}e{rounded.adjusted():+03d}"
-        if limit is None or (rounded <= limit if rounding == ROUND_CEILING else rounded > limit):
-            break
-    return text
 
 
 # The precision of python-flint, which is one number for all threads of a process.

@@ -40,13 +40,13 @@ _CACHE = 1 << 17
 _TILE = 256, 1024
 
 
-def safe_primes(limit: int = LARGEST_MODULUS) -> Iterator[int]:
-    """Yield primes p < limit with (p - 1) / 2 prime, the largest first.
+def safe_primes() -> Iterator[int]:
+    """Yield primes p below `LARGEST_MODULUS` with (p - 1) / 2 prime, the largest first.
 
     Modulo such a prime every element but 0, 1 and -1 has order (p - 1) / 2 or p - 1, so a common
     factor of all exponents costs nothing.
     """
-    candidate = limit - 1
+    candidate = LARGEST_MODULUS - 1
     while candidate >= 5:
         if flint.fmpz(candidate).is_prime() and flint.fmpz(candidate // 2).is_prime():
             yield candidate
@@ -336,30 +336,18 @@ def dependencies(factors: Factors, mixtures: Array) -> Array:
     return right.T.copy()
 
 
-def null_vectors(matrix: Array, modulus: int) -> Array:
-    """Return a basis of the vectors x with A x = 0 modulo p, as columns: (d, d - rank)."""
-    factors = factor(matrix, modulus)
-    free = np.delete(np.eye(matrix.shape[1]), factors.columns, axis=1)
-    return _annihilated(matrix, factors, free)
-
-
 def null_vector(matrix: Array, modulus: int, free: Array) -> tuple[int, Array]:
     """Return the rank of A modulo p, and an x with A x = 0: (d,).
 
-    free: random residues (d, 1), which are used up
+    free: random residues (d, 1), which are used up: x has them but where pivots are
     """
     factors = factor(matrix, modulus)
-    return factors.rank, _annihilated(matrix, factors, free)[:, 0]
-
-
-def _annihilated(matrix: Array, factors: Factors, free: Array) -> Array:
-    """Return the x with A x = 0 that has the entries of (d, m) but where pivots are; used up."""
-    rank, modulus = factors.rank, factors.modulus
+    rank = factors.rank
     free[factors.columns] = 0.0
     first = Factors(modulus, np.arange(rank), factors.columns, factors.packed[:rank])
     values = product(matrix[factors.rows[:rank]], free, modulus)
     free[factors.columns] = solve(first, np.negative(values, out=values))
-    return free
+    return rank, free[:, 0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -111,17 +111,17 @@ class Arrays(Arithmetic[Absorbed, Numbers, Matrices]):
         """Return `left @ right` in numbers for logits, batched as numpy's matmul is."""
 
     @abstractmethod
-    def read(self, array: Numbers) -> Numbers:
+    def projection(self, array: Numbers) -> Numbers:
         """Read W_Q or W_K (H, d, d_h), for logits."""
 
     def weights(
         self, query_weights: Numbers, key_weights: Numbers, shared: Numbers | None = None
     ) -> Absorbed:
         """Multiply the weights of all heads, and the tokens that all queries share."""
-        keys = self.read(key_weights).transpose(0, 2, 1)
+        keys = self.projection(key_weights).transpose(0, 2, 1)
         if shared is not None:
             keys = self.product(keys, shared.T)
-        matrix = side_by_side(self.product(self.read(query_weights), keys))
+        matrix = side_by_side(self.product(self.projection(query_weights), keys))
         return Absorbed(matrix, len(query_weights), shared is not None)
 
     def logits(self, weights: Absorbed, queries: Numbers, keys: Numbers) -> Numbers:
@@ -138,14 +138,14 @@ class Floats(Arrays[Array]):
         self.dtype: np.dtype[Any] = np.dtype(dtype)  # float32 or float64
         self.itemsize = self.dtype.itemsize
 
-    def read(self, array: Numbers) -> Array:
+    def projection(self, array: Numbers) -> Array:
         """Round an array to the dtype, without a copy if it has it."""
         return array.astype(self.dtype, copy=False)
 
-    queries = keys = values = read
+    queries = keys = values = projection
 
     def tokens(self, array: Numbers) -> tuple[Array, Array]:
-        rounded = self.read(array)
+        rounded = self.projection(array)
         return rounded, rounded
 
     def product(self, left: Array, right: Array) -> Array:
@@ -174,8 +174,8 @@ class FactoredFloats(Floats):
         heads, width, head_dim = query_weights.shape
         if shared is not None or 3 * head_dim > width:
             return super().weights(query_weights, key_weights, shared)
-        keys = self.read(key_weights).transpose(0, 2, 1)
-        matrix = side_by_side(self.read(query_weights))
+        keys = self.projection(key_weights).transpose(0, 2, 1)
+        matrix = side_by_side(self.projection(query_weights))
         return Absorbed(matrix, heads, shared=False, keys=np.ascontiguousarray(keys))
 
     def logits(self, weights: Absorbed, queries: Numbers, keys: Numbers) -> Numbers:
@@ -202,7 +202,7 @@ class NudgedFloats(FactoredFloats):
 
     def queries(self, array: Numbers) -> Array:
         """Round an array to the dtype, and move it."""
-        rounded = self.read(array)
+        rounded = self.projection(array)
         signs = np.random.default_rng(self.seed).choice([-1.0, 1.0], rounded.shape[-2:])
         nudged: Array = rounded * (1.0 + np.finfo(self.dtype).eps * signs)
         return nudged
@@ -430,7 +430,7 @@ class Residues(Arrays[Quotients]):
     def values(self, array: Array) -> Array:
         return modular.residues(array, self.prime, self.exponents[0])
 
-    def read(self, array: Array) -> Array:
+    def projection(self, array: Array) -> Array:
         """Return W_Q or W_K modulo p - 1, in a unit of its own."""
         return modular.residues(array, self.order)
 

@@ -4,8 +4,9 @@ The paper trains layers on more examples than fit, and counts those that were fi
 context for classification (Figure 2) and regression (Figure 5), and in general position (Figure 4),
 where it suggests H(d - 1) + 1. Here nothing is trained:
 
-- *The curve* is c(E; H) of data with more examples than that: the largest rank of Z over all W_Q
-  and W_K (Theorem 8). No heads that are chosen before the targets exceed it; trained ones may.
+- *The curve* is c(E; H) of generic contexts: the largest rank of Z over all contexts of these
+  shapes, W_Q and W_K (Theorem 8). No heads that are chosen before the targets exceed it; trained
+  ones may.
 - *Proved ranks* are those of Z for weights at hand, modulo a prime (`theory.capacity`). So these
   heads have a readout for all targets of as many examples.
 - *Built*: weights are built and run, at the bounds of Theorems 1 and 2, and as many as were
@@ -16,6 +17,7 @@ With a shared context only the weights of Theorem 1 are built: those of Theorem 
 of a float64 readout there (docs/performance.md).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Self
@@ -66,8 +68,8 @@ class Sweep:
 
     label: str  # what is swept
     title: str  # what is fixed
-    values: tuple[int, ...]  # of what is swept
-    sizes: tuple[Sizes, ...]  # at each value
+    values: tuple[int, ...]  # of what is swept, where weights are built and ranks are proved
+    at: Callable[[int], Sizes]  # the sizes at a value
     ticks: bool = False  # whether each value is named on the axis
     logarithmic: bool = False  # whether the axis is, and each value is named on it
 
@@ -109,24 +111,30 @@ class CapacityFigure(drawing.Picture):
         head_counts, lengths, widths, dims = self.swept
         return (
             Sweep("heads H", f"n = d_h = {tokens}, d = {width}", head_counts,
-                  tuple((value, tokens, tokens, width) for value in head_counts)),
+                  lambda value: (value, tokens, tokens, width)),
             Sweep("tokens n", f"H = {heads}, d_h = n, d = {width}", lengths,
-                  tuple((heads, value, value, width) for value in lengths)),
+                  lambda value: (heads, value, value, width)),
             Sweep("width d", f"H = {heads}, n = d_h = {tokens}", widths,
-                  tuple((heads, tokens, tokens, value) for value in widths), ticks=True),
+                  lambda value: (heads, tokens, tokens, value), ticks=True),
             Sweep("head dimension d_h", f"H = {heads}, n = {tokens}, d = {width}", dims,
-                  tuple((heads, tokens, value, width) for value in dims), logarithmic=True),
+                  lambda value: (heads, tokens, value, width), logarithmic=True),
         )  # fmt: skip
 
     def paint(self, figure: "drawing.Canvas") -> None:
         """Compute all points, and draw the panels."""
         sweeps = self.sweeps()
-        sizes = [each for sweep in sweeps for each in sweep.sizes]
+        sizes = [sweep.at(value) for sweep in sweeps for value in sweep.values]
         points = (measure(each, shared=self.shared) for each in sizes)
         measured = counted("capacities", points, len(sizes))
         grid = figure.subplots(2, 2)
         for axes, sweep in zip(grid.flat, sweeps, strict=True):
-            _panel(axes, sweep.values, list(islice(measured, len(sweep.values))))
+            first, *_, last = sweep.values
+            lines = [
+                (value, bounds_at(sweep.at(value), shared=self.shared))
+                for value in range(first, last + 1)
+            ]
+            weights = zip(sweep.values, islice(measured, len(sweep.values)), strict=True)
+            drawing.draw_series(axes, SERIES, [*lines, *weights])
             y = "examples T" if axes in grid[:, 0] else ""
             drawing.describe(axes, x=sweep.label, y=y, title=sweep.title)
             if sweep.logarithmic:
@@ -148,27 +156,31 @@ GENERAL_POSITION = CapacityFigure(
 )
 
 
+def bounds_at(sizes: Sizes, *, shared: bool) -> dict[str, int]:
+    """Return what theorems say of generic data, at H, n, d_h and d."""
+    heads, size, inner, width = sizes
+    data = Dimensions.of_sizes(size, width, shared_context=shared)
+    suggested = {} if shared else {"the paper: H(d - 1) + 1": heads * (width - 1) + 1}
+    return suggested | {
+        "Theorem 2: H(n - 1) + 1": rank_one_capacity(heads, size),
+        "Theorem 1: H(min(n, d_h) - 1) + 1": saturated_capacity(heads, size, inner),
+        "c(E; H): the most for fixed heads": data.fixed(heads),
+        "free heads, at least": zero_point(heads, inner, data).rank,
+        "free heads, at most: c_1": most_examples(heads, inner, data),
+    }
+
+
 def measure(sizes: Sizes, *, shared: bool) -> dict[str, int]:
-    """Return the examples of each of `SERIES`, at H, n, d_h and d."""
+    """Return the examples of weights, at H, n, d_h and d: of which Z has full rank, and built."""
     heads, size, inner, width = sizes
     total = heads * (size - 1) + 2 if shared else heads * width + 1
     draw = generators.shared_context if shared else generators.uniform
     found = fixed_capacity(draw(num_examples=total, context_size=size, width=width), heads, inner)
-    first, second = saturated_capacity(heads, size, inner), rank_one_capacity(heads, size)
-    spans = Dimensions.of_sizes(size, width, shared_context=shared)
-    point = {
-        "Theorem 2: H(n - 1) + 1": second,
-        "Theorem 1: H(min(n, d_h) - 1) + 1": first,
-        "c(E; H): the most for fixed heads": found.upper,
-        "proved: rank of Z": found.lower,
-        "free heads, at least": zero_point(heads, inner, spans).rank,
-        "free heads, at most: c_1": most_examples(heads, inner, spans),
-    }
-    promised = {"built: Theorem 1": ("saturated", first)}
+    point = {"proved: rank of Z": found.at_least}
+    promised = {"built: Theorem 1": ("saturated", saturated_capacity(heads, size, inner))}
     if not shared:
-        point["the paper: H(d - 1) + 1"] = heads * (width - 1) + 1
-        promised["built: Theorem 2"] = "rank_one", second
-        promised["built: generic"] = "generic", found.lower
+        promised["built: Theorem 2"] = "rank_one", rank_one_capacity(heads, size)
+        promised["built: generic"] = "generic", found.at_least
     for name, (construction, count) in promised.items():
         point[name] = built_at(sizes, construction, count, shared=shared)
     return point
@@ -191,11 +203,3 @@ def built_at(sizes: Sizes, construction: str, total: int, *, shared: bool) -> in
     outputs = np.asarray(memorizer.predict(both.contexts, both.queries), dtype=np.float64)
     close = np.abs(outputs[:, 0] - data.targets) <= CLOSE
     return int((close & (outputs[:, 1:].argmax(axis=1) == labels)).sum())
-
-
-def _panel(axes: "drawing.Axes", values: tuple[int, ...], points: list[dict[str, int]]) -> None:
-    for name, style in SERIES.items():
-        shown = [(x, point[name]) for x, point in zip(values, points, strict=True) if name in point]
-        if shown:
-            axes.plot(*zip(*shown, strict=True), label=name, **style)
-    axes.set_yscale("log")

@@ -20,15 +20,14 @@ import numpy as np
 import numpy.typing as npt
 
 from constructive import checker
-from constructive.data.samples import english_text
 from constructive.exact.directed import percent
 from constructive.exact.softmax import Floats
 from constructive.figures import drawing
+from constructive.figures.real_data import english_text
 from constructive.layers.attention import CausalView, attend
 from constructive.recite.build import build_decoder
 from constructive.recite.corpus import Text
-from constructive.recite.decoder import Decoder
-from constructive.recite.margins import recital
+from constructive.recite.decoder import Decoder, recital
 from constructive.support.arrays import Array, Integers
 from constructive.support.work import report
 

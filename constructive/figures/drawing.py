@@ -2,8 +2,9 @@
 
 import io
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from constructive.support.errors import OutputError, require
 from constructive.support.files import replacing
@@ -84,7 +85,7 @@ class Picture(Figure):
         """Paint the figure, and save it."""
         figure = new_figure(self.height)
         self.paint(figure)
-        save(figure, path)
+        write(figure, path)
 
 
 def require_matplotlib() -> None:
@@ -109,7 +110,7 @@ def new_figure(height: float) -> "Canvas":
     return figure
 
 
-def save(figure: "Canvas", path: Path) -> None:
+def write(figure: "Canvas", path: Path) -> None:
     """Write a picture, whole or not at all; the ending of its name says whether PNG or SVG.
 
     An old file of that name is replaced. A PNG is white behind; an SVG is transparent, with colours
@@ -144,3 +145,14 @@ def describe(axes: "Axes", *, x: str, y: str, title: str = "") -> None:
     if title:
         axes.set_title(title, loc="left", fontsize="medium")
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw_series(
+    axes: "Axes", styles: Mapping[str, dict[str, Any]], found: Sequence[tuple[int, dict[str, int]]]
+) -> None:
+    """Draw each series at the values where it is known, on a logarithmic axis of examples."""
+    for name, style in styles.items():
+        shown = [(value, point[name]) for value, point in found if name in point]
+        if shown:
+            axes.plot(*zip(*shown, strict=True), label=name, **style)
+    axes.set_yscale("log")

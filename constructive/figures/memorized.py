@@ -29,11 +29,11 @@ SERIES: dict[str, dict[str, Any]] = {
     "free heads, at least": {"color": drawing.GREEN, "linewidth": 2.5},
     "fixed heads: c(E; H)": {"color": "black", "linewidth": 1.5},
     "Theorem 1": {"color": drawing.BLUE, "linestyle": ":", "linewidth": 2.5},
-    "built: tangent heads": {
+    "built: real numbers": {
         "color": drawing.GREEN, "linestyle": "", "marker": "D", "markersize": 6,
         "markerfacecolor": "none", "markeredgewidth": 1.6,
     },
-    "trained: the paper's Figure 3": {
+    "trained: labels (the paper)": {
         "color": drawing.VERMILLION, "linestyle": "", "marker": "x", "markersize": 9,
         "markeredgewidth": 2,
     },
@@ -56,12 +56,8 @@ class MemorizedExamples(drawing.Picture):
     tokens: int = 32  # n, where it is not swept
     heads: int = 20  # H, where n is swept
     many_heads: int = 30  # H, where d_h is swept
-    # The values of H, n and d_h, as in the paper. Elsewhere d_h = d.
-    swept: tuple[tuple[int, ...], ...] = (
-        (2, 4, 8, 15, 20, 30, 40, 50, 60),
-        (2, 5, 10, 20, 30, 40, 50, 60),
-        (2, 5, 10, 16, 24, 32, 40, 48, 56, 64),
-    )
+    # The first and the last value of H, n and d_h, as in the paper. Elsewhere d_h = d.
+    swept: tuple[tuple[int, int], ...] = ((2, 60), (2, 60), (2, 64))
     # Where tangent heads are built, for one context and for own ones: up to 5,456 examples, in a
     # minute together.
     built: tuple[tuple[Sizes, ...], tuple[Sizes, ...]] = (
@@ -73,24 +69,20 @@ class MemorizedExamples(drawing.Picture):
         """Take smaller sizes."""
         return replace(
             self, width=8, tokens=4, heads=2, many_heads=3,
-            swept=((1, 2, 4), (2, 4, 6), (1, 2, 4, 8)),
+            swept=((1, 4), (2, 6), (1, 8)),
             built=(((2, 4, 8), (2, 6, 8)), ((2, 4, 8), (3, 4, 2))),
         )  # fmt: skip
 
-    def sweeps(self) -> tuple[tuple[str, str, tuple[int, ...], tuple[Sizes, ...]], ...]:
+    def sweeps(self) -> tuple[tuple[str, str, range, list[Sizes]], ...]:
         """Return what is swept and what is fixed, in words, and the values and sizes."""
-        heads, lengths, dims = self.swept
+        heads, lengths, dims = (range(first, last + 1) for first, last in self.swept)
         width, tokens, fixed, many = self.width, self.tokens, self.heads, self.many_heads
         return (
-            ("heads H", f"n = {tokens}", heads, tuple((h, tokens, width) for h in heads)),
-            ("tokens n", f"H = {fixed}", lengths, tuple((fixed, n, width) for n in lengths)),
-            (
-                "head dimension d_h",
-                f"H = {many}, n = {tokens}",
-                dims,
-                tuple((many, tokens, r) for r in dims),
-            ),
-        )
+            ("heads H", f"n = {tokens}", heads, [(h, tokens, width) for h in heads]),
+            ("tokens n", f"H = {fixed}", lengths, [(fixed, n, width) for n in lengths]),
+            ("head dimension d_h", f"H = {many}, n = {tokens}", dims,
+             [(many, tokens, r) for r in dims]),
+        )  # fmt: skip
 
     def paint(self, figure: "drawing.Canvas") -> None:
         """Compute all points, and draw the panels."""
@@ -104,11 +96,12 @@ class MemorizedExamples(drawing.Picture):
                 points = [proved(each, self.width, shared=shared) for each in sizes]
                 for value, each, point in zip(values, sizes, points, strict=True):
                     if (each, shared) in counts:
-                        point["built: tangent heads"] = counts[each, shared]
+                        point["built: real numbers"] = counts[each, shared]
                     as_trained = each[1:] == (32, 64) and self.width == 64 and label == "heads H"
                     if shared and as_trained and value in TRAINED:
-                        point["trained: the paper's Figure 3"] = TRAINED[value]
-                _panel(axes, values, points)
+                        point["trained: labels (the paper)"] = TRAINED[value]
+                drawing.draw_series(axes, SERIES, list(zip(values, points, strict=True)))
+                axes.locator_params(axis="x", integer=True)
                 kind = "one context" if shared else "own contexts"
                 y = "examples T" if shared else ""
                 drawing.describe(axes, x=label, y=y, title=f"{kind}, {fixed}")
@@ -118,6 +111,7 @@ class MemorizedExamples(drawing.Picture):
         names = [name for name in SERIES if name in handles]
         figure.legend(
             [handles[name] for name in names], names,
+            title=f"d = {self.width}; d_h = {self.width} where it is not the axis",
             loc="outside lower center", ncols=2, frameon=False,
         )  # fmt: skip
 
@@ -146,12 +140,3 @@ def built_at(sizes: Sizes, width: int, *, shared: bool) -> int:
     memorizer = build_memorizer(data, num_heads=heads, head_dim=head_dim, construction="tangent")
     outputs = memorizer.predict(data.contexts, data.queries)
     return int((abs(outputs - data.targets) <= CLOSE).sum())
-
-
-def _panel(axes: "drawing.Axes", values: tuple[int, ...], points: list[dict[str, int]]) -> None:
-    for name, style in SERIES.items():
-        shown = [(x, point[name]) for x, point in zip(values, points, strict=True) if name in point]
-        if shown:
-            axes.plot(*zip(*shown, strict=True), label=name, **style)
-    axes.set_yscale("log")
-    axes.locator_params(axis="x", integer=True)

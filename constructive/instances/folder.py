@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 from constructive import DISTRIBUTION, __version__
 from constructive.certificates.check import Checked, run_checker
-from constructive.checker.folder import words_of
+from constructive.checker.instances import words_of
 from constructive.instances.graphs import OPSET, AnyNetwork, OperatorGraph, written
 from constructive.instances.instance import Instance
 from constructive.instances.properties import text_of, version_1, version_2

@@ -1,7 +1,7 @@
 """Instances for verifiers: a network, a property, the answer and its proof; and families of them.
 
 *sat* is proved by a witness, *unsat* by a refutation of each disjunct. Families
-propose these; what they show is for the checker to say (`constructive.checker.folder`).
+propose these; what they show is for the checker to say (`constructive.checker.instances`).
 """
 
 import enum
@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from constructive.checker import folder as checker
+from constructive.checker import instances as checker
 from constructive.checker.properties import read_property
 from constructive.checker.ranges import MODEL as OPERATORS
 from constructive.exact.formats import FLOAT32

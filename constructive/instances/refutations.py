@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from constructive.checker import folder as checker
+from constructive.checker import instances as checker
 from constructive.checker.properties import read_property
 from constructive.checker.softmaxes import KNOWN, heads_of, steepness
 from constructive.exact.formats import FLOAT32

@@ -19,8 +19,13 @@ from torch.nn.functional import embedding, linear, pad, relu, scaled_dot_product
 
 from constructive.exact.formats import FLOAT32
 from constructive.layers.layer import AttentionLayer, require_single_target
-from constructive.sequences.floats import dense_layers, require_exact
-from constructive.sequences.network import WEIGHTS, ReluNetwork, UniformAttention
+from constructive.sequences.network import (
+    WEIGHTS,
+    ReluNetwork,
+    UniformAttention,
+    dense_layers,
+    require_exact,
+)
 from constructive.support.arrays import Array
 from constructive.support.errors import DataError, ParameterError
 

@@ -37,7 +37,7 @@ class ReadModule(NamedTuple):
     scalar_targets: bool  # whether outputs are (T,) rather than (T, 1)
 
 
-def read(module: nn.Module, dataset: Dataset | None = None) -> ReadModule:
+def read_module(module: nn.Module, dataset: Dataset | None = None) -> ReadModule:
     """Return the layer that a module computes, as it does in evaluation mode (without dropout).
 
     The module must hold one `AttentionModule`, or one `MultiheadAttention` and one `Linear`, and

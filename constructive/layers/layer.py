@@ -158,7 +158,7 @@ class SignedCycles(NamedTuple):
     entries: Array  # what it is, a power of two with a sign (k, m)
 
     @classmethod
-    def draw(
+    def random(
         cls, count: int, size: int, powers: Sequence[float], rng: np.random.Generator
     ) -> "SignedCycles":
         """Draw `count` matrices of one size; matrices next to each other have other powers."""
@@ -193,8 +193,8 @@ def drawn(given: Outputs, rng: np.random.Generator) -> Outputs:
     heads, _, size = given.values[0].shape
     between = len(given.readout)
     powers = _POWERS if all(map(_in_range, (*given.values, given.output))) else (1.0,)
-    last = SignedCycles.draw(1, between, powers, rng)
-    first = SignedCycles.draw(heads, size, powers, rng)
+    last = SignedCycles.random(1, between, powers, rng)
+    first = SignedCycles.random(heads, size, powers, rng)
     if size == between:
         first = first.then(last)
     output = first.times(given.output.reshape(heads, size, between))

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,10 +84,10 @@ class HeadRecipe:
 
     examples: Integers | None
     sharpness: float
-    u: Array
-    w: Array
-    keys: Array
-    queries: Array
+    u: Array = field(repr=False)
+    w: Array = field(repr=False)
+    keys: Array = field(repr=False)
+    queries: Array = field(repr=False)
 
     @property
     def W_star(self) -> Array:  # noqa: N802 - its name in the proofs
@@ -118,6 +118,11 @@ class Memorizer(Rebuilt, Shown):
     saturating: Array | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.record, BuildRecord | TrainedRecord):
+            raise ParameterError(
+                f"the record is {with_article(type(self.record).__name__)}",
+                suggestion="TrainedRecord(source, scalar_targets=False, constant=False)",
+            )
         require_single_target(self.layer.target_dim, scalar_targets=self.record.scalar_targets)
         require_classes(self.record.classes, self.layer.target_dim)
         if self.saturating is not None:
@@ -312,7 +317,7 @@ class Memorizer(Rebuilt, Shown):
             record = read_record(fields)
             layer = _layer(arrays, record.precision)
             require_only(arrays, layer.tensors)
-            expected = 0 if record.construction in {"tangent", "trained"} else layer.num_heads
+            expected = 0 if record.free or record.construction == "trained" else layer.num_heads
             if len(record.heads) != expected:
                 raise ValueError(f"{layer.num_heads} heads have {len(record.heads)} records")
             return cls(layer, record)
@@ -375,7 +380,7 @@ class Memorizer(Rebuilt, Shown):
         require("torch", extra="torch", purpose="Memorizer.from_torch")
         from constructive.interop import torch_reading  # noqa: PLC0415 - torch is optional
 
-        found = torch_reading.read(module, dataset)
+        found = torch_reading.read_module(module, dataset)
         source = type(module).__name__
         return cls(found.layer, TrainedRecord(source, found.scalar_targets, found.constant))
 

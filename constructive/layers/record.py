@@ -68,6 +68,7 @@ class BuildRecord:
         formula: how many examples the theorem promises, in symbols; "" in older files
         theorem: where that is proved; "" in older files
         grouped: whether its groups are those of the theorems, of which certificates speak then
+        free: whether heads were chosen for the targets, so that no groups are on record
         own_heads: whether max_error is what the heads of an example's own pair miss it by, with
             those that are not saturated on it: to evaluate all would take far longer than the build
     """
@@ -91,6 +92,7 @@ class BuildRecord:
     formula: str = ""
     theorem: str = ""
     grouped: bool = False
+    free: bool = False
     own_heads: bool = False
 
     constant: ClassVar[bool] = False
@@ -148,6 +150,7 @@ class TrainedRecord:
     order: ClassVar[tuple[int, ...]] = ()
     classes: ClassVar[tuple[Label, ...]] = ()
     grouped: ClassVar[bool] = False
+    free: ClassVar[bool] = False
     context_size: ClassVar[int] = 0
 
     def summary(self, layer: AttentionLayer) -> str:
@@ -178,7 +181,9 @@ def read_record(fields: dict[str, Any]) -> BuildRecord | TrainedRecord:
         if not trained.source.isprintable():
             raise ValueError("its source is not printable")
         return trained
-    fields = {"grouped": fields["construction"] in _GROUPED_BEFORE, **fields}
+    construction = fields["construction"]
+    before = {"grouped": construction in _GROUPED_BEFORE, "free": construction == "tangent"}
+    fields = {**before, **fields}
     for gone in ("lead", "shared_keys"):  # of older files
         fields.pop(gone, None)
     heads = tuple(typed(HeadRecord, head) for head in fields.pop("heads"))

@@ -125,19 +125,6 @@ def likely_columns(total: int, parts: tuple[int, int], rng: np.random.Generator)
     return np.concatenate(picked)
 
 
-def evaluate(
-    layer: AttentionLayer,
-    dataset: Dataset,
-    prime: int,
-    columns: Integers,
-    rng: np.random.Generator,
-) -> tuple[Point, Array | None, int]:
-    """Return Z at a random point where no denominator vanishes, or None, and how many had one."""
-    return _at_random(
-        lambda point, chosen: intermediate(layer, dataset, point, chosen), prime, columns, rng
-    )
-
-
 def _at_random(
     evaluate: Callable[[Point, Integers], Array],
     prime: int,

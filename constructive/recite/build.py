@@ -13,8 +13,7 @@ from constructive.constructions.multihead import readout as shortest
 from constructive.recite.causal import CausalLayer
 from constructive.recite.compact import build_few
 from constructive.recite.corpus import Text
-from constructive.recite.decoder import Decoder, DecoderRecord
-from constructive.recite.margins import measured
+from constructive.recite.decoder import Decoder, DecoderRecord, measured
 from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.errors import (
     CapacityError,

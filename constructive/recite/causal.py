@@ -249,7 +249,7 @@ def picks(
     return Picks(found, LEAD if alone else lead, size)
 
 
-def read(tokens: npt.ArrayLike, picked: Integers) -> Signs:
+def read_tokens(tokens: npt.ArrayLike, picked: Integers) -> Signs:
     """Return the rows of Z: each token, and those that the heads read (N, (H + 1) d), as int8."""
     x = np.asarray(tokens).astype(np.int8)
     rows = np.concatenate([x[:, np.newaxis], x[picked]], axis=1)

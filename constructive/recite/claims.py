@@ -10,13 +10,12 @@ from constructive.certificates.certificate import DECODER_FORMAT, Described
 from constructive.certificates.certify import ClaimFamily, describe_arrays
 from constructive.certificates.claims.kind import CertifyOptions, ClaimKind, Subject
 from constructive.certificates.claims.layers import Proposed, claim_of, judged_rank
-from constructive.exact.directed import at_least
+from constructive.checker.bounds import below
 from constructive.exact.softmax import Point, VanishingDenominatorError
 from constructive.layers import residues
 from constructive.layers.residues import Search
 from constructive.recite.corpus import Text
-from constructive.recite.decoder import Decoder
-from constructive.recite.margins import judged, model_of
+from constructive.recite.decoder import Decoder, judged, model_of
 from constructive.support.arrays import Array, Integers
 from constructive.support.files import digest
 from constructive.support.verdict import Claim, Evidence
@@ -86,7 +85,7 @@ class Recites(OfDecoder):
             least = float(self.about(subject).margins.least.min())
         except ValueError:  # which the checker says again
             return {}
-        return {"bound": float(at_least(least * _ROOM)).hex()} if least > 0.0 else {}
+        return {"bound": float(below(least * _ROOM, 2)).hex()} if least > 0.0 else {}
 
 
 class DecoderExecuted(OfDecoder):

@@ -19,8 +19,7 @@ from constructive.recite.compact_tokens import (
     points_of,
 )
 from constructive.recite.corpus import Text
-from constructive.recite.decoder import Decoder, DecoderRecord
-from constructive.recite.margins import measured
+from constructive.recite.decoder import Decoder, DecoderRecord, measured
 from constructive.support.arrays import Array
 from constructive.support.errors import (
     ParameterError,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from constructive.recite.causal import Signs, picks, read
+from constructive.recite.causal import Signs, picks, read_tokens
 from constructive.recite.corpus import Text
 from constructive.recite.packed import drawn_signs, parity
 from constructive.recite.packed import order_of as places_of
@@ -252,7 +252,7 @@ def contexts(plan: CompactPlan, heads: tuple[Array, Array]) -> Contexts:
             inside = places >= 0
             index = number[places[inside]]
             kept = index >= 0
-            rows[index[kept]] = read(sequence, at)[: len(index)][kept][:, used]
+            rows[index[kept]] = read_tokens(sequence, at)[: len(index)][kept][:, used]
             done += len(index)
     return Contexts(rows, text.following[wanted])
 

@@ -17,17 +17,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from constructive import checker
+from constructive.checker.packed import read_packed, shapes_of
 from constructive.exact.directed import fixed, percent
 from constructive.exact.formats import STORAGES, rounded
 from constructive.exact.softmax import Floats
 from constructive.layers.record import typed
 from constructive.recite.causal import CausalLayer
 from constructive.recite.corpus import Joined, Text, Token, joined, numbers_of, require_vocabulary
-from constructive.recite.packed import pack, packable, unpack
+from constructive.recite.packed import pack, packable
 from constructive.support.arrays import Array, Integers, Rebuilt, private
 from constructive.support.errors import (
     DataError,
     ParameterError,
+    PrecisionError,
     require,
     require_known,
     require_positive,
@@ -117,9 +120,9 @@ def _unpacked(arrays: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]
         raise ValueError(f"its tensors are {sorted(arrays)}")
     content = json.loads(unpacked(arrays["about"].tobytes(), MOST_TEXT))
     rules = content["weights"]
+    shapes_of(rules)  # or refuse
     _require_fitting(rules, len(content["vocabulary"]))
-    bits = np.unpackbits(arrays["bits"], bitorder="little")
-    return unpack(rules, bits, content["record"]["seed"]), content
+    return read_packed(rules, arrays["bits"], content["record"]["seed"]), content
 
 
 def _require_fitting(rules: Mapping[str, Any], count: int) -> None:
@@ -574,3 +577,74 @@ def _sheet_of(summary: str, record: DecoderRecord, tensors: Mapping[str, Array])
     for name, array in tensors.items():
         table.add_row(name, " x ".join(map(str, array.shape)), what[name])
     return Sheet(f"Decoder: {summary}", facts, table)
+
+
+# By how much the next token leads: the checker bounds it, for builds, figures and `certify`.
+
+
+def model_of(decoder: Decoder, name: str | None) -> str:
+    """Return the model of that name, or the usual one. ParameterError for another storage."""
+    storage, models = decoder.record.storage, checker.MODELS | checker.INTEGER_MODELS
+    known = [model for model, row in models.items() if row.kept == storage]
+    wanted = decoder.float_model if name is None else name
+    if wanted not in known:
+        raise ParameterError(
+            f"model={shown(name)} is not a model of evaluations stored in {storage}",
+            witness=shown(name),
+            suggestion="one of " + ", ".join(map(repr, known)),
+        )
+    return wanted
+
+
+def judged(decoder: Decoder, text: Text, model: str | None = None) -> checker.Decoder:
+    """Return the decoder on a text as the checker has it, with what that has computed.
+
+    The decoder remembers the last one, so that margins are bounded once for all uses.
+    """
+    decoder.require_same_tokens(text)
+    named = model_of(decoder, model)
+    last, found = decoder.remembered.get("judged", ((), None))
+    if found is None or last[0] is not text or last[1] != named:
+        found = checker.decoder(
+            decoder.tensors,
+            np.split(text.ids, text.starts[1:]),
+            named,
+            prompt=text.prompt,
+            window=decoder.layer.window,
+            period=None if decoder.longest is None else len(decoder.positions),
+            tell=report,
+        )
+        decoder.remembered["judged"] = (text, named), found
+    about: checker.Decoder = found
+    return about
+
+
+def recital(decoder: Decoder, text: Text, *, model: str | None = None) -> checker.Margins:
+    """Return the margins at all positions that something has to follow, in their order.
+
+    Rounding is infinite where logits of heads are far from exact, or weights, tokens, queries or
+    keys are not numbers of the model's storage, or where logits depend on subnormal weights, which
+    some machines read as zeros. Raises PrecisionError where margins are not known at all.
+    """
+    try:
+        margins: checker.Margins = judged(decoder, text, model).margins
+    except ValueError as failure:
+        raise PrecisionError(
+            f"margins are not known: {failure}",
+            suggestion="a decoder of build_decoder, whose logits are short integers",
+        ) from failure
+    return margins
+
+
+def measured(decoder: Decoder, text: Text, *, whole: bool = False) -> Decoder:
+    """Return the decoder with its least margin in the record, and what float32 may take of one.
+
+    Margins that are whole are integers, and each bound is less than one below its margin.
+    """
+    seen = recital(decoder, text)
+    least = seen.least.min()
+    margin, share = float(np.ceil(least) if whole else least), float(seen.share.max())
+    record = dataclasses.replace(decoder.record, margin=margin, share=share)
+    found = dataclasses.replace(decoder, record=record)
+    found.remembered.update(decoder.remembered)  # as the weights are the same
+    return found

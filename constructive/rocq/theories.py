@@ -14,7 +14,7 @@ import numpy as np
 
 from constructive import checker
 from constructive.certificates.certificate import Certificate
-from constructive.data.dataset import Dataset, different_inputs, token_numbers
+from constructive.data.dataset import Dataset, different_inputs
 from constructive.exact import modular
 from constructive.exact.softmax import Point, Residues
 from constructive.layers.attention import attend, examples
@@ -32,9 +32,10 @@ from constructive.rocq.definitions import (
     theorems,
     whole,
 )
-from constructive.support.arrays import Array, Integers, components
+from constructive.support.arrays import Array, Integers
 from constructive.support.errors import ConstructiveError, FormatError, ParameterError
 from constructive.support.verdict import Verdict
+from constructive.theory.capacity import vocabulary
 from constructive.theory.free_heads import Base
 
 Read = TypeVar("Read")
@@ -116,14 +117,6 @@ def _sizes_of(layer: AttentionLayer, dataset: Dataset) -> dict[str, int]:
 # *rank*: rank Z = T of stored weights on stored data (Theorem 4).
 
 RANK_ARRAYS = "contexts", "queries", "query_weights", "key_weights"
-
-
-def _rank_confirmed(instance: FilledTheory) -> list[str]:
-    """Return in lines what Rocq has proved where it accepts the files."""
-    return [
-        f"rank Z = T = {instance.values['T']} of the stored numbers, as real numbers;",
-        "  so these W_Q and W_K have a readout for all targets",
-    ]
 
 
 def _rank_numbers(
@@ -220,7 +213,10 @@ RANK = Theory(
         "columns": "masks",
         "inverse": "inverses",
     },
-    confirmed=_rank_confirmed,
+    confirmed=lambda made: [
+        f"rank Z = T = {made.values['T']} of the stored numbers, as real numbers;",
+        "  so these W_Q and W_K have a readout for all targets",
+    ],
     known_of=_rank_numbers,
     evidence_of=_rank_evidence,
     conclusion="both",
@@ -249,37 +245,23 @@ Proof. exact: check_attention_memorizes checked _ _ _. Qed.
 # *onto*: for all targets some weights, by the rank of a derivative (Proposition 25.1).
 
 
-def _onto_confirmed(instance: FilledTheory) -> list[str]:
-    """Return in lines what Rocq has proved where it accepts the files."""
-    total, outputs, heads, inner = (instance.values[name] for name in ("T", "m", "H", "dh"))
-    return [
-        f"for all Y of T = {total} targets with d_out = {outputs} some weights of H = {heads} "
-        f"heads with d_h = {inner}",
-        "  and d_v = d_out return Y exactly on the different stored examples, in real arithmetic",
-    ]
-
-
 def _onto_numbers(
     certificate: Certificate, _memorizer: Memorizer, dataset: Dataset
 ) -> StoredNumbers:
-    """Return the numbers that Rocq has to speak of: different examples, and the sizes of heads.
-
-    Raises NotConfirmableError for contexts of different lengths.
-    """
+    """Return the numbers that Rocq has to speak of: different examples, and the sizes of heads."""
 
     def read(told: dict[str, Any]) -> tuple[int, int]:
         return sum(told["groups"]), int(told["head_dim"])
 
     heads, inner = _evidence_of(certificate, "onto", read, "certify --claims onto")
-    if dataset.lengths is not None:
-        raise NotConfirmableError(
-            "the claim onto is confirmed for contexts of one length",
-            witness=f"lengths from {dataset.lengths.min()} to {dataset.lengths.max()}",
-            suggestion="check without --rocq",
-        )
-    known = stored_examples(dataset, different_inputs(dataset), heads)
+    examples = different_inputs(dataset)
+    known = stored_examples(dataset.filled, examples, heads)
     sizes = {**known.sizes, "dh": inner, "m": dataset.target_dim}
-    return StoredNumbers(known.arrays, sizes, (sizes["T"] * sizes["m"]) ** 2)
+    lengths = np.full(len(examples), sizes.pop("n"))
+    arrays = {**known.arrays, "lengths": lengths}
+    if dataset.lengths is not None:
+        arrays["lengths"] = dataset.lengths[examples]
+    return StoredNumbers(arrays, sizes, (sizes["T"] * sizes["m"]) ** 2)
 
 
 def _onto_evidence(
@@ -321,7 +303,8 @@ def _unit_directions(base: Base, dataset: Dataset, point: Point) -> tuple[Array,
     by: of the square of the product of all sums of powers.
     """
     prime, (heads, width, outputs) = point.prime, base.readouts.shape
-    units = modular.least_exponent(dataset.contexts), modular.least_exponent(dataset.queries)
+    filled = dataset.filled.contexts
+    units = modular.least_exponent(filled), modular.least_exponent(dataset.queries)
     arithmetic, view = Residues(point, *units), examples(dataset.contexts, dataset.queries)
     query, key, readouts = (modular.residues(weights, prime) for weights in base[:3])
     total = dataset.num_examples
@@ -359,27 +342,36 @@ ONTO = Theory(
     modules="Definitions attention_program attention_rank onto_program onto_checker",
     definitions={
         **dict.fromkeys(["modulus", "order", "point"], "int63"),
-        **dict.fromkeys(["n", "d", "dh", "T", "H", "m", "uniform"], "nat"),
+        **dict.fromkeys(["d", "dh", "T", "H", "m", "uniform"], "nat"),
         **exponents([*INPUT_ARRAYS, "query_weights", "key_weights", "readouts"]),
         "queries": "array",
         **dict.fromkeys(["contexts", "query_weights", "key_weights", "readouts"], "arrays"),
-        "leaders": "numbers",
+        **dict.fromkeys(["lengths", "leaders"], "numbers"),
         "columns": "masks",
         "inverse": "inverses",
     },
-    confirmed=_onto_confirmed,
+    confirmed=lambda made: [
+        "for all Y of T = {T} targets with d_out = {m} some weights of H = {H} heads with d_h = "
+        "{dh}".format_map(made.values),
+        "  and d_v = d_out return Y exactly on the different stored examples, in real arithmetic",
+    ],
     known_of=_onto_numbers,
     evidence_of=_onto_evidence,
     conclusion="returns_all_targets",
-    tail=_OF_EXAMPLES
+    tail="""\
+Definition of_examples : arrays :=
+  mkseq (fun t => take (nth 0%N lengths t) (nth [::] contexts (t %% size contexts))) T.
+Definition n (t : nat) : nat := size (nth [::] of_examples t).
+"""
     + theorems(
         "Data",
-        """check_onto modulus order point n d dh T H m of_examples queries uniform leaders
+        """check_onto modulus order point d dh T H m of_examples queries uniform leaders
   query_weights key_weights readouts columns inverse""",
-        _IN_REALS
-        + """\
+        """\
+Let E t : 'M[R]_(n t, d) := stored_matrix R contexts_exponent (n t) d (nth [::] of_examples t).
+Let Q : 'M[R]_(T, d) := stored_matrix R queries_exponent T d queries.
 Theorem returns_all_targets (dv : nat) (Y : 'M[R]_(T, m)) : (m <= dv)%N ->
-  exists L : layer R d H dh dv m, memorizes L E Q Y.
+  exists L : layer R d H dh dv m, forall t : 'I_T, output L (E t) (row t Q) = row t Y.
 Proof. exact: (check_onto_sound _ _ checked). Qed.
 """,
     ),
@@ -398,15 +390,6 @@ _DIGIT = 31  # Bits of a digit of the integers of Rocq's program
 _MATRICES = {"queries", "readout_weights", "targets", "epsilon"}
 _GUARD = 24  # Bits beyond those that the sizes of tokens and weights need
 _MOST_BITS = 1 << 14
-
-
-def _error_confirmed(instance: FilledTheory) -> list[str]:
-    """Return in lines what Rocq has proved where it accepts the files."""
-    epsilon = float(instance.values["epsilon"][0, 0])
-    return [
-        f"max |f(E_t, e_t) - y_t| <= {epsilon!r} of the stored layer on {instance.values['T']} "
-        "examples, in real arithmetic"
-    ]
 
 
 def _error_numbers(
@@ -484,7 +467,10 @@ ERROR = Theory(
         **exponents(ERROR_ARRAYS),
         **{name: "array" if name in _MATRICES else "arrays" for name in ERROR_ARRAYS},
     },
-    confirmed=_error_confirmed,
+    confirmed=lambda made: [
+        f"max |f(E_t, e_t) - y_t| <= {float(made.values['epsilon'][0, 0])!r} of the stored layer "
+        f"on {made.values['T']} examples, in real arithmetic"
+    ],
     known_of=_error_numbers,
     evidence_of=_precision,
     conclusion="error_bound",
@@ -517,16 +503,6 @@ Proof. exact: (check_error_sound R checked). Qed.
 
 MODULUS = (1 << 31) - 1  # Of fingerprints, which tell inputs apart
 _ATTEMPTS = 32
-
-
-def _impossible_confirmed(instance: FilledTheory) -> list[str]:
-    """Return in lines what Rocq has proved where it accepts the files."""
-    heads, bound, total = (instance.values[name] for name in ("H", "bound", "T"))
-    return [
-        f"for all real W_Q and W_K of H = {heads} heads rank Z <= {bound} on {total} stored "
-        "examples, different inputs:",
-        "  whichever are chosen, some targets are not memorized by any W_V, W_O and W_D",
-    ]
 
 
 def stored_examples(dataset: Dataset, examples: Integers, num_heads: int) -> StoredNumbers:
@@ -566,8 +542,9 @@ def _impossible_evidence(
     contexts, width = known.arrays["contexts"], dataset.width
     vectors, pivots, zeros = _evidence_of(certificate, "impossible", _vectors, "upper-bound")
     tokens, differences = width - zeros, width - len(vectors)
-    words, roots = _vocabulary(contexts)
-    joined = sum(root != k for k, root in enumerate(roots))
+    words, parts = vocabulary(contexts)
+    roots = np.unique(parts, return_index=True)[1][parts].tolist()  # the first of each part
+    joined = len(words) - len(set(roots))
     if len(words) >= tokens and joined >= differences:
         words, roots = words[:0], []  # they show nothing that vectors do not
     else:
@@ -580,17 +557,6 @@ def _impossible_evidence(
         "modulus": MODULUS, "base": base, "start": start, "bound": bound, "zeros": zeros,
         "vectors": vectors, "pivots": pivots, "words": words, "roots": roots,
     }  # fmt: skip
-
-
-def _vocabulary(contexts: Array) -> tuple[Array, list[int]]:
-    """Return the different tokens (V, d), and for each one the first that contexts join it with."""
-    numbers = token_numbers(contexts)
-    _, first = np.unique(numbers, return_index=True)
-    words = contexts.reshape(-1, contexts.shape[2])[first] + 0.0
-    edges = np.stack([np.repeat(numbers[:, :1], numbers.shape[1], axis=1), numbers]).reshape(2, -1)
-    parts = components(edges, len(words))
-    _, least = np.unique(parts, return_index=True)
-    return words, [int(k) for k in least[parts]]
 
 
 def _separating_key(contexts: Array, queries: Array) -> tuple[int, int]:
@@ -654,7 +620,11 @@ IMPOSSIBLE = Theory(
         "roots": "numbers",
     },
     shares={"words": "contexts"},
-    confirmed=_impossible_confirmed,
+    confirmed=lambda made: [
+        "for all real W_Q and W_K of H = {H} heads rank Z <= {bound} on {T} stored examples, "
+        "different inputs:".format_map(made.values),
+        "  whichever are chosen, some targets are not memorized by any W_V, W_O and W_D",
+    ],
     known_of=_impossible_numbers,
     evidence_of=_impossible_evidence,
     conclusion="all_three",
@@ -688,7 +658,6 @@ _WHOLE = 2.0**53
 
 
 def _recites_confirmed(instance: FilledTheory) -> list[str]:
-    """Return in lines what Rocq has proved where it accepts the files."""
     values = instance.values
     lengths, ((margin,),) = values["lengths"], values["margin"]
     positions = sum(int(length) - values["prompt"] + 1 for length in lengths)

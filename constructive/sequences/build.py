@@ -119,7 +119,6 @@ def build_sequence_memorizer(
                 label_bits=(max(examples.values) - min(examples.values) + 1).bit_length(),
                 token_bits=projected.size.bit_length(),
                 residue_bits=projected.modulus.bit_length(),
-                prime_bits=0,
                 kept=embedded.kept,
                 weight_bits=embedded.heaviest.bit_length(),
                 sum_bits=below.bit_length(),

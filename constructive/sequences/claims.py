@@ -54,11 +54,13 @@ class Size(OfSequences):
         outputs = expected_outputs(memorizer.classes, dataset.classes)
         known = [value for value in outputs if value is not None]
         labels = max(known) - min(known) + 1 if known else 1
-        return dataclasses.asdict(memorizer.record.sizes) | {
+        sizes = dataclasses.asdict(memorizer.record.sizes) | {
             "keys": dataset.num_keys,
             "width": memorizer.width,
             "label_bits": labels.bit_length(),
         }
+        del sizes["prime_bits"]
+        return sizes
 
 
 EQUALITY, SIZE = Equality(), Size()

@@ -21,8 +21,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from constructive.sequences.examples import Number
 from constructive.sequences.network import Affine, Program, ProgramStep
-from constructive.sequences.storage import Number
 from constructive.support.arrays import Integers
 from constructive.support.errors import ParameterError
 

@@ -3,7 +3,7 @@
 import dataclasses
 from bisect import bisect_left
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
@@ -14,6 +14,8 @@ import numpy.typing as npt
 from constructive.sequences.examples import (
     SequenceDataset,
     Task,
+    decoded,
+    encoded,
     expected_outputs,
     known_vectors,
     met,
@@ -21,9 +23,14 @@ from constructive.sequences.examples import (
     other_tokens,
     rectangular,
 )
-from constructive.sequences.floats import Floats, rounded_outputs, rows_of_floats
-from constructive.sequences.network import Column, ReluNetwork, UniformAttention
-from constructive.sequences.storage import decoded, encoded
+from constructive.sequences.network import (
+    Column,
+    Floats,
+    ReluNetwork,
+    UniformAttention,
+    rounded_outputs,
+    rows_of_floats,
+)
 from constructive.support.arrays import Integers
 from constructive.support.errors import DataError, ParameterError, require
 from constructive.support.files import Json, JsonFile, replacing
@@ -44,7 +51,8 @@ class BoundSizes:
     label_bits: int  # of C, the range of what is put out
     token_bits: int  # of U, above projections of tokens
     residue_bits: int  # of q
-    prime_bits: int  # of P, of a power hash; 0 for others
+    # of a power hash, which no construction makes; files name it
+    prime_bits: int = field(default=0, kw_only=True)
     kept: int  # S, of a separating set; 0 for others
     weight_bits: int  # of W, of a separating set; 0 for others
     sum_bits: int  # of R, above keys before they are reduced
@@ -59,8 +67,6 @@ class BoundSizes:
             embedding += 14 * self.residue_bits
         else:
             embedding += 40 * self.residue_bits
-            if self.prime_bits:
-                embedding += 14 * self.residue_bits * (self.prime_bits + 1)
         classifier = dictionary_bound(self.keys, self.label_bits, self.key_bits)
         return embedding + 2 + 14 * (self.sum_bits + self.key_bits) + 8 + classifier
 
@@ -121,6 +127,8 @@ def read_record(content: Json) -> SequenceRecord:
     """Return the record of a file. Raises ValueError, TypeError or KeyError for another one."""
     record = dict(content)
     sizes = BoundSizes(**record.pop("sizes"))
+    if sizes.prime_bits:
+        raise ValueError("its record is of a power hash, which no construction makes")
     found = SequenceRecord(**record, sizes=sizes)
     counts = [*dataclasses.astuple(sizes), found.seed, found.num_sequences]
     if found.max_word_bits is not None:

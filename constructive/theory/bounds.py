@@ -11,6 +11,7 @@ from typing import Literal
 
 from constructive.data.shapes import ExampleShapes
 from constructive.support.errors import (
+    AssumptionError,
     CapacityError,
     ParameterError,
     physical_memory,
@@ -126,6 +127,18 @@ class Plan:
     capacity: int  # the number of examples it holds
 
 
+def require_ranks(shapes: ExampleShapes) -> None:
+    """Raise AssumptionError where no context has rank n: for n > d."""
+    size, width = shapes.context_size, shapes.width
+    if size > width:
+        raise AssumptionError(
+            f"contexts of n={size} tokens in d={width} dimensions have rank at most {width}; "
+            "Assumption 2 needs rank n",
+            witness=size,
+            suggestion=f"at most n={width} tokens",
+        )
+
+
 @dataclass(frozen=True)
 class TheoremHeads:
     """The heads of a theorem, and what it says of them."""
@@ -146,6 +159,7 @@ class TheoremHeads:
 
         Without d_h a head is as wide as it can use: n, or 1 if of rank one.
         """
+        require_ranks(shapes)
         num_examples, context_size = shapes.num_examples, shapes.context_size
         if head_dim is None:
             head_dim = 1 if self.rank_one else context_size
@@ -183,11 +197,6 @@ RANK_ONE = TheoremHeads("rank_one", "H(n - 1) + 1", "Theorem 2", rank_one=True)
 THEOREMS: dict[Theorem, TheoremHeads] = {heads.name: heads for heads in (SATURATED, RANK_ONE)}
 
 
-def generic_spans(shapes: ExampleShapes) -> tuple[int, int]:
-    """Return k and delta of generic contexts of these shapes."""
-    return sized_spans(shapes.context_size, shapes.width, shared_context=shapes.shared_context)
-
-
 def sized_spans(context_size: int, width: int, *, shared_context: bool) -> tuple[int, int]:
     """Return k and delta of generic contexts of n tokens of d entries."""
     if shared_context:
@@ -207,7 +216,9 @@ def require_room(shapes: ExampleShapes, num_heads: int) -> int:
 
     Source: Theorems 8 and 9.
     """
-    tokens, differences = generic_spans(shapes)
+    tokens, differences = sized_spans(
+        shapes.context_size, shapes.width, shared_context=shapes.shared_context
+    )
     holds = tokens + (num_heads - 1) * differences
     if shapes.num_examples > holds:
         enough = 1 + -(-(shapes.num_examples - tokens) // max(differences, 1))

@@ -22,7 +22,7 @@ c(E; H). Where both agree, they are c(E; H), and that is proved.
 
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import gcd
 from typing import NamedTuple
@@ -133,14 +133,22 @@ def _rank(rows: Rows) -> int:
     return int(flint.fmpz_mat(rows).rank()) if rows else 0
 
 
-def count_spans(contexts: Array) -> tuple[int, int]:
-    """Bound both by counting: V tokens, and V less the parts that contexts (C, n, d) join."""
+def vocabulary(contexts: Array) -> tuple[Array, Integers]:
+    """Return the V different tokens of contexts (C, n, d), and which part each is in: (V,).
+
+    Tokens are in one part where contexts join them.
+    """
     tokens = contexts.reshape(-1, contexts.shape[2]) + 0.0
     different, ids = np.unique(tokens, axis=0, return_inverse=True)
-    ids, count = ids.reshape(contexts.shape[:2]), len(different)
+    ids = ids.reshape(contexts.shape[:2])
     edges = np.stack([np.repeat(ids[:, :1], ids.shape[1], axis=1), ids]).reshape(2, -1)
-    parts = components(edges, count)
-    return count, count - len(np.unique(parts))
+    return different, components(edges, len(different))
+
+
+def count_spans(contexts: Array) -> tuple[int, int]:
+    """Bound both by counting: V tokens, and V less the parts that contexts (C, n, d) join."""
+    different, parts = vocabulary(contexts)
+    return len(different), len(different) - len(np.unique(parts))
 
 
 def _triangular(
@@ -517,8 +525,8 @@ def seen_in_floats(dataset: Dataset) -> Seen:
 # examples. Minors of Z are analytic in the weights, so almost all weights give the largest rank,
 # and random ones most likely.
 #
-# - *Proved from below*: rank Z(a) modulo p for the random integer weights that are returned
-#   (`layers.residues`). These very heads have a readout for all targets of as many examples.
+# - *Proved from below*: rank Z(a) modulo p for random integer weights (`layers.residues`). These
+#   very heads have a readout for all targets of as many examples.
 # - *Proved from above*: Theorem 8, c(E; H), by the set J of examples that gives the least bound.
 # - Where both agree, that is the capacity. By Theorem 9 they do for almost all queries. For some
 #   they do not, as where contexts are translates of each other and have one query (Proposition
@@ -530,49 +538,33 @@ _ATTEMPTS = 2  # Random weights that are tried while the bounds differ
 
 
 @dataclass(frozen=True, eq=False)
-class FixedCapacity:
-    """Bounds for the largest rank of Z over all W_Q and W_K of H heads of dimension d_h.
+class CapacityBounds:
+    """Bounds of how many examples some heads memorize, each with its reason.
 
-    It is the number of examples that fixed heads memorize: those chosen before the targets.
+    Attributes:
+        at_least: some so many examples are memorized with any targets
+        why_at_least: by which weights or theorem
+        at_most: of no more examples, whichever they are, that can be said
+        why_at_most: by which theorem
+        blamed: of a dataset, the examples J that give the upper bound; None for sizes
     """
 
-    lower: int  # proved, by the weights of `layer`
-    upper: int  # proved for all W_Q and W_K, for this `reason`
-    reason: str
-    layer: AttentionLayer  # integer W_Q and W_K with rank Z >= `lower`; its readout is zero
-    contexts: ContextCapacity  # bounds of c(E; H), and the examples that are to blame for it
-    # the same with the dimensions alone that float64 sees in these contexts; where it is less, a
-    # readout for more examples takes more bits
-    seen: int
-
-    @property
-    def exact(self) -> bool:
-        """Whether the bounds agree; if not, the capacity is probably the lower one."""
-        return self.lower == self.upper
-
-    def __repr__(self) -> str:
-        shape = f"H={self.layer.num_heads}, d_h={self.layer.head_dim}"
-        if self.seen < self.lower:
-            shape += f"; float64 sees {self.seen}"
-        if self.exact:
-            return f"FixedCapacity({self.lower}, proved, {shape})"
-        return f"FixedCapacity({self.lower} probably, at most {self.upper}, {shape})"
+    at_least: int
+    why_at_least: str
+    at_most: int
+    why_at_most: str
+    blamed: Integers | None = field(default=None, repr=False)
 
 
 @in_three_parts
 def fixed_capacity(
     dataset: Dataset, num_heads: int, head_dim: int = 1, *, seed: int = 0
-) -> FixedCapacity:
+) -> CapacityBounds:
     """Find how many examples fixed heads memorize, proved from below and from above.
 
     It is the largest rank of Z over all W_Q and W_K: so many examples have a readout for all
     targets with heads that do not depend on the targets. Heads that depend on them memorize more.
-
-    Example:
-        >>> from constructive import generators
-        >>> shared = generators.shared_context(num_examples=20, context_size=4, width=6)
-        >>> fixed_capacity(shared, num_heads=3)  # H(n - 1) + 1, also with d_h = 1
-        FixedCapacity(10, proved, H=3, d_h=1)
+    Where the bounds differ, it is probably the lower one.
     """
     require_examples(dataset, Dataset)
     require_positive(num_heads=num_heads, head_dim=head_dim)
@@ -581,25 +573,21 @@ def fixed_capacity(
     of_z = dataset.num_examples * (dataset.width + dataset.context_size)
     of_weights = 2 * dataset.width * (head_dim + dataset.target_dim)
     require_heads(num_heads, dataset.num_examples, of_z + of_weights)
-    rng = np.random.default_rng(seed)
-    found: list[FixedCapacity] = []
+    rng, shape = np.random.default_rng(seed), (2, num_heads, dataset.width, head_dim)
+    no_readout = (num_heads, dataset.width, 1), (num_heads, 1), (1, 1)
+    least = count = 0
     with one_blas_thread(dataset.largest_product(num_heads)):
         report("what contexts hold", 0, 1)
         contexts = context_capacity(dataset, num_heads, rng)
-        seen = seen_in_floats(dataset).allow(num_heads, contexts.upper)
-        while len(found) < _ATTEMPTS and not any(capacity.exact for capacity in found):
-            report("random weights", len(found), _ATTEMPTS)
-            layer = _random_layer(dataset, num_heads, head_dim, rng)
-            rank = residues.search(layer, dataset, rng).rank
-            found.append(FixedCapacity(rank, contexts.upper, str(contexts), layer, contexts, seen))
-    return max(found, key=lambda capacity: capacity.lower)
-
-
-def _random_layer(
-    dataset: Dataset, num_heads: int, head_dim: int, rng: np.random.Generator
-) -> AttentionLayer:
-    shape = (2, num_heads, dataset.width, head_dim)
-    query, key = rng.integers(1, _LARGEST_WEIGHT, size=shape).astype(np.float64)
-    values = np.zeros((num_heads, dataset.width, dataset.target_dim))
-    outputs = np.zeros((num_heads * dataset.target_dim, dataset.target_dim))
-    return AttentionLayer(query, key, values, outputs, np.zeros((dataset.target_dim,) * 2))
+        while least < contexts.upper and count < _ATTEMPTS:
+            report("random weights", count, _ATTEMPTS)
+            query, key = rng.integers(1, _LARGEST_WEIGHT, size=shape).astype(np.float64)
+            layer = AttentionLayer(query, key, *map(np.zeros, no_readout))
+            least = max(least, residues.search(layer, dataset, rng).rank)
+            count += 1
+    why = f"random weights, rank {least} modulo a prime"
+    # What float64 sees in these contexts: a readout for more examples takes more bits.
+    seen = seen_in_floats(dataset).allow(num_heads, contexts.upper)
+    if seen < least:
+        why += f"; float64 sees {seen}"
+    return CapacityBounds(least, why, contexts.upper, f"{contexts} (Theorem 8)", contexts.blamed)

@@ -34,7 +34,12 @@ from constructive.support.arrays import Array, Integers
 from constructive.support.errors import ParameterError, in_three_parts, require_positive
 from constructive.support.work import one_blas_thread, report, workers
 from constructive.theory.bounds import MOST, saturated_capacity, sized_spans
-from constructive.theory.capacity import dependent_rows, fixed_capacity, spans_of
+from constructive.theory.capacity import (
+    CapacityBounds,
+    dependent_rows,
+    fixed_capacity,
+    spans_of,
+)
 
 # Numbers for almost all data of given dimensions.
 
@@ -282,25 +287,6 @@ def factors_at(base: Base, dataset: Dataset, rng: np.random.Generator) -> modula
 _MOST_ROWS = 2048  # rows (t, j) that are eliminated, which takes some seconds; more are sampled
 
 
-@dataclass(frozen=True, eq=False)
-class CapacityBounds:
-    """Bounds of how many examples some heads memorize, each with its reason.
-
-    Attributes:
-        at_least: some so many examples are memorized with any targets
-        why_at_least: by which weights or theorem
-        at_most: of no more examples, whichever they are, that can be said
-        why_at_most: by which theorem
-        blamed: of a dataset, the examples J that give the upper bound; None for sizes
-    """
-
-    at_least: int
-    why_at_least: str
-    at_most: int
-    why_at_most: str
-    blamed: Integers | None = None
-
-
 def free_capacity(
     dataset: Dataset,
     num_heads: int,
@@ -352,19 +338,20 @@ def _proved(
     With several outputs either all rows are independent at one zero point; or heads are divided
     among the outputs, and each output has what its heads memorize.
     """
-    total, m, width = dataset.num_examples, dataset.target_dim, dataset.width
-    point = zero_point(num_heads, head_dim, data)
-    if m == 1:
-        found = factors_at(draw_zero_point(point, width, head_dim, 1, rng), dataset, rng).rank
-        return found, f"{point}: rank {found} modulo a prime"
-    if num_heads > 1:
-        found = factors_at(draw_zero_point(point, width, head_dim, m, rng), dataset, rng).rank
-        if found == total * m:
-            return total, f"{point}: rank {found} modulo a prime"
+    total, m = dataset.num_examples, dataset.target_dim
+
+    def rank_of(heads: int, outputs: int) -> tuple[ZeroPoint, int]:
+        point = zero_point(heads, head_dim, data)
+        base = draw_zero_point(point, dataset.width, head_dim, outputs, rng)
+        return point, factors_at(base, dataset, rng).rank
+
+    if m == 1 or num_heads > 1:
+        point, found = rank_of(num_heads, m)
+        if m == 1 or found == total * m:
+            return found // m, f"{point}: rank {found} modulo a prime"
     if num_heads < m:
         return 0, ""
-    point = zero_point(num_heads // m, head_dim, data)
-    found = factors_at(draw_zero_point(point, width, head_dim, 1, rng), dataset, rng).rank
+    point, found = rank_of(num_heads // m, 1)
     return found, f"{point} for each of {m} outputs: rank {found} modulo a prime"
 
 
@@ -399,7 +386,7 @@ class Capacity(tables.Shown):
 
     Attributes:
         title: of which heads and data, in words
-        theorem_1: what Theorem 1 promises, if data meet its assumptions
+        theorem_1: what Theorem 1 promises, if data meet its assumptions; 0 for n > d, as none do
         fixed: bounds for heads that are chosen before the targets, so that a readout returns any
         free: bounds for heads that may depend on the targets; of more than `free.at_most` examples
             almost no targets are returned by any weights, which says nothing about labels
@@ -412,12 +399,18 @@ class Capacity(tables.Shown):
 
     def _sheet(self) -> tables.Sheet:
         table = tables.new_table("", "examples", "reason", left=("", "reason"))
-        table.add_row("Theorem 1", f"{self.theorem_1:,}", "if its assumptions hold")
-        for name, found in (("fixed heads", self.fixed), ("free heads", self.free)):
+        met = "if its assumptions hold" if self.theorem_1 else "no n > d tokens are independent"
+        table.add_row("Theorem 1", f"{self.theorem_1:,}", met)
+        for name, found, theorem in (
+            ("fixed heads", self.fixed, 8),
+            ("free heads", self.free, 36),
+        ):
             if found.at_least == found.at_most:
                 whole = found.blamed is not None and not len(found.blamed)
+                both = whole or found.why_at_least == found.why_at_most
+                why = found.why_at_least + f"; no more by Theorem {theorem}" * (not both)
                 word = "all" if whole else "exactly"
-                table.add_row(f"{name}, {word}", f"{found.at_most:,}", found.why_at_least)
+                table.add_row(f"{name}, {word}", f"{found.at_most:,}", why)
                 continue
             table.add_row(f"{name}, at least", f"{found.at_least:,}", found.why_at_least)
             table.add_row(f"{name}, at most", f"{found.at_most:,}", found.why_at_most)
@@ -433,7 +426,7 @@ def capacity(
     context_size: int | None = None,
     width: int | None = None,
     shared_context: bool = False,
-    target_dim: int = 1,
+    target_dim: int | None = None,
     seed: int = 0,
 ) -> Capacity:
     """Return how many examples of a dataset, or of almost all data, fixed and free heads memorize.
@@ -449,7 +442,7 @@ def capacity(
         context_size: n, without a dataset
         width: d, without a dataset
         shared_context: whether all examples share one context, without a dataset
-        target_dim: d_out, without a dataset
+        target_dim: d_out, without a dataset; by default one number
         seed: of random weights, with a dataset
 
     Raises:
@@ -468,13 +461,15 @@ def capacity(
           free heads, at least     1,352  4 equal heads (Theorem 35)
           free heads, at most      1,920  almost no targets of more (Theorem 36)
     """
-    require_positive(num_heads=num_heads, head_dim=head_dim, target_dim=target_dim)
+    require_positive(num_heads=num_heads, head_dim=head_dim)
     if dataset is not None:
-        if context_size is not None or width is not None:
+        sizes = {"context_size": context_size, "width": width, "target_dim": target_dim}
+        given = [name for name, size in sizes.items() if size is not None]
+        given += ["shared_context"] * shared_context
+        if given:
             raise ParameterError(
-                "sizes are given beside a dataset, which has its own",
-                witness=context_size if width is None else width,
-                suggestion="the dataset alone, or context_size= and width= alone",
+                f"{' and '.join(given)} is given beside a dataset, which has its own",
+                suggestion="the dataset alone, or sizes alone",
             )
         return _of_data(dataset, num_heads, head_dim, seed)
     if context_size is None or width is None:
@@ -483,7 +478,8 @@ def capacity(
             witness=dataset,
             suggestion="a dataset, or context_size= and width=",
         )
-    require_positive(context_size=context_size, width=width)
+    target_dim = 1 if target_dim is None else target_dim
+    require_positive(context_size=context_size, width=width, target_dim=target_dim)
     if num_heads > MOST:
         raise ParameterError(
             f"num_heads={num_heads} is too large for a search of the best partition",
@@ -495,18 +491,22 @@ def capacity(
     by_theorem = "c(E; H) = k + (H - 1) delta (Theorems 8 and 9)"
     at_least, reason = _by_theorems(num_heads, head_dim, data, target_dim)
     at_most = most_examples(num_heads, head_dim, data, m=target_dim)
-    kind = "one shared context" if shared_context else "own contexts"
     return Capacity(
-        f"H = {num_heads}, d_h = {head_dim}: generic data, {kind}, n = {context_size}, d = {width}"
-        + _outputs(target_dim),
-        saturated_capacity(num_heads, context_size, head_dim),
+        f"H = {num_heads}, d_h = {head_dim}: generic data, "
+        + _sizes(context_size, width, target_dim, shared=shared_context),
+        _theorem_1(num_heads, head_dim, context_size, width),
         CapacityBounds(fixed, by_theorem, fixed, by_theorem),
         CapacityBounds(at_least, reason, at_most, "almost no targets of more (Theorem 36)"),
     )
 
 
-def _outputs(count: int) -> str:
-    return f", d_out = {count}" * (count > 1)
+def _sizes(context_size: int, width: int, target_dim: int, *, shared: bool) -> str:
+    kind = "one shared context" if shared else "own contexts"
+    return f"{kind}, n = {context_size}, d = {width}" + f", d_out = {target_dim}" * (target_dim > 1)
+
+
+def _theorem_1(num_heads: int, head_dim: int, size: int, width: int) -> int:
+    return saturated_capacity(num_heads, size, head_dim) if size <= width else 0
 
 
 def _by_theorems(num_heads: int, head_dim: int, data: Dimensions, m: int) -> tuple[int, str]:
@@ -534,23 +534,17 @@ def _by_theorems(num_heads: int, head_dim: int, data: Dimensions, m: int) -> tup
 
 def _of_data(dataset: Dataset, num_heads: int, head_dim: int, seed: int) -> Capacity:
     require_examples(dataset, Dataset)
-    found = fixed_capacity(dataset, num_heads, head_dim, seed=seed)
-    why = f"random weights, rank {found.lower} modulo a prime"
-    if found.seen < found.lower:
-        why += f"; float64 sees {found.seen}"
-    fixed = CapacityBounds(
-        found.lower, why, found.upper, found.reason + " (Theorem 8)", found.contexts.blamed
-    )
+    fixed = fixed_capacity(dataset, num_heads, head_dim, seed=seed)
     rng, different = np.random.default_rng(seed), different_inputs(dataset)
     with one_blas_thread(dataset.largest_product(num_heads)):
         free = free_capacity(
-            dataset, num_heads, head_dim, rng, different=different, fixed=found.lower
+            dataset, num_heads, head_dim, rng, different=different, fixed=fixed.at_least
         )
-    kind = "one shared context" if dataset.shared_context else "own contexts"
+    size, shared = dataset.context_size, dataset.shared_context
     return Capacity(
-        f"H = {num_heads}, d_h = {head_dim}: {dataset.num_examples:,} examples, {kind}, "
-        f"n = {dataset.context_size}, d = {dataset.width}" + _outputs(dataset.target_dim),
-        saturated_capacity(num_heads, dataset.context_size, head_dim),
+        f"H = {num_heads}, d_h = {head_dim}: {dataset.num_examples:,} examples, "
+        + _sizes(size, dataset.width, dataset.target_dim, shared=shared),
+        _theorem_1(num_heads, head_dim, size, dataset.width),
         fixed,
         free,
     )

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from constructive import Dataset, build_memorizer, capacity, certify, check
-from constructive.data.samples import digit_images, sinusoidal_positions, text_windows
+from constructive.figures.real_data import digit_images, sinusoidal_positions, text_windows
 from constructive.support.work import one_blas_thread
 
 # n, d, H, d_h; then T, or parts of the number that free heads memorize at least

@@ -8,85 +8,19 @@ every function takes a random generator and a copy, and returns what to call it.
 import copy
 import dataclasses
 import functools
-import json
-from dataclasses import dataclass
 
 import decoder_judge
 import judges
 import numpy as np
-import triples
-from compact_parts import compact
+from decoder_parts import TWO, TWO_ROWS, by_hand, compact, files_of, two_tokens
 from forgeries import Case, quick, weighed
-from mutations import pick, spoil
-from triples import described, digest
+from mutations import content_of, pick, spoil
 
-from constructive import Decoder, Text, build_decoder, certify
-from constructive.recite.causal import CausalLayer
-from constructive.recite.decoder import DecoderRecord, file_content
-from constructive.recite.packed import packable
+from constructive import Text, build_decoder, certify
 
 NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
 CLAIMS = ("rank", "recites", "executed")
 FORMATS = ("float32", "bfloat16", "float16")
-
-
-@dataclass
-class Files:
-    """The content of three files: certificate, weights with what is said of them, texts."""
-
-    content: dict
-    weights: dict
-    about: dict
-    text: dict
-    packed: bool = False
-    spoilt: int = 0
-
-    def signed(self):
-        """With the sizes, window, storage and hashes of these very files."""
-        self.content["data"] = {
-            "texts": len(self.text["texts"]),
-            "tokens": sum(map(len, self.text["texts"])),
-            "vocabulary": len(self.text["vocabulary"]),
-            "sha256": digest(self.text),
-        }
-        self.content["weights"] = described(self.weights) | {
-            "window": self.about["window"],
-            "storage": self.about["record"]["storage"],
-        }
-        if "longest" in self.about:
-            self.content["weights"]["longest"] = self.about["longest"]
-        return self
-
-    def write(self, folder):
-        """Write them, whatever they are."""
-        paths = [folder / name for name in ("c.json", "d.safetensors", "t.json")]
-        paths[0].write_text(json.dumps(self.content))
-        paths[1].write_bytes(tensors(self.weights, self.about))
-        if self.packed and packable(self.weights):
-            paths[1].rename(paths[1].with_suffix(".plain"))
-            content = bytearray(file_content(self.weights, self.about))
-            bits = np.random.default_rng(self.spoilt)
-            for place in bits.integers(len(content), size=self.spoilt):
-                content[place] ^= 1 << int(place) % 8
-            paths[1].write_bytes(content)
-        paths[2].write_text(json.dumps(self.text))
-        return [str(path) for path in paths]
-
-
-def tensors(weights, about):
-    """A .safetensors file with metadata."""
-    metadata = {"format": "constructive decoder 1", "decoder": json.dumps(about)}
-    return triples.safetensors(weights, lambda header: header | {"__metadata__": metadata})
-
-
-def files_of(decoder, text, content):
-    """What would be saved."""
-    return Files(
-        content,
-        {name: np.array(array) for name, array in decoder.tensors.items()},
-        decoder.about(),
-        text.content(),
-    )
 
 
 @functools.cache
@@ -105,7 +39,7 @@ def honest():
             rounded = decoder.stored_as(storage)
             certificate = certify(rounded, text)
             if certificate.proved:
-                made.append(files_of(rounded, text, triples.content_of(certificate)))
+                made.append(files_of(rounded, text, content_of(certificate)))
     for text, options in (
         (Text.words("a rat sat, a cat sat"), {"period": 8, "heads": 6}),
         (Text.of([0, 1, 1, 0, 1, 0, 0, 1]), {"period": 8, "window": 4, "heads": 5}),
@@ -113,7 +47,7 @@ def honest():
     ):
         decoder, _ = compact(text, **options)
         for some in (decoder, *[unrolled(decoder)] * (options["period"] == 8)):
-            content = triples.content_of(certify(some, text, claims=CLAIMS))
+            content = content_of(certify(some, text, claims=CLAIMS))
             made += [files_of(some, text, content)] * 2
     return made
 
@@ -435,28 +369,15 @@ WAYS = (
 )  # fmt: skip
 
 
-def two_tokens(rng):
-    """A decoder by hand: two tokens which differ in one entry, and small margins."""
-    text = Text.of([0, 1])
-    unit = np.float32(2.0 ** rng.integers(-130, 100))
-    out = float(2.0 ** rng.uniform(-28, 2))
-    readout = np.zeros((6, 2), np.float32)
-    with np.errstate(over="ignore"):
-        readout[2, 0] = readout[5, 1] = np.float32(1.0) / unit
-    rows = np.array([[0.0, 0.1], [0.25, 1.0], [-1.0, -1.0]])
+def two_tokens_of(rng):
+    """A decoder by hand, with small margins."""
+    unit, out = 2.0 ** rng.integers(-126, 100), 2.0 ** rng.uniform(-28, 2)
     common = rng.choice([0.0, 1.0]) * rng.standard_normal(2)
-    decoder = Decoder(
-        unit * np.array([[1, 1, 1], [1, 1, -1]], np.float32),
-        np.zeros((2, 3), np.float32),
-        CausalLayer(*np.zeros((2, 1, 3, 1), np.float32), np.nan_to_num(readout)),
-        (common + out * rows).astype(np.float32),
-        text.vocabulary,
-        text.unit,
-        DecoderRecord(0, 2, 1.0, 0.0, 0.0, pick(rng, FORMATS)),
-    )
+    weights = two_tokens(unit, unembedding=common + out * TWO_ROWS)
+    decoder = by_hand(TWO, weights, storage=pick(rng, FORMATS))
     content = copy.deepcopy(honest()[0].content)
     content["claims"].pop("rank")
-    files = files_of(decoder, text, content)
+    files = files_of(decoder, TWO, content)
     lied(rng, files)
     return files
 
@@ -467,7 +388,7 @@ JUDGE = judges.of_lines(decoder_judge.statement)
 def forgery(rng, ways=WAYS):
     """A case."""
     if rng.random() < 0.15:
-        files, words = two_tokens(rng), ["two tokens"]
+        files, words = two_tokens_of(rng), ["two tokens"]
         chosen = []
     else:
         files, words = copy.deepcopy(pick(rng, honest())), []

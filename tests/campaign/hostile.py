@@ -2,10 +2,9 @@
 
 Hostile triples of certificate, weights and data in three families: mutations of honest ones, claims
 which are built to be false, and spoilt files; and files which ask for much. What is accepted is
-judged by code which shares nothing with what it judges (tests/campaign/judges.py). The same arrays
-go to certify: what it proves and refutes is judged, and what it proves the checker has to accept.
-Decoders are a family of their own, with forgeries and a judge of their own; every fifth is
-certify's.
+judged by code which shares nothing with what it judges (tests/campaign/judges.py), and so is what
+is refuted. The same arrays go to certify, and what it proves the checker has to accept. Decoders
+are a family of their own, with forgeries and a judge of their own.
 
 The last columns of the table have to be 0. Files of cases which are counted there are kept with
 --keep FOLDER. The same seed and number of cases make the same cases, on any number of processes.
@@ -29,6 +28,7 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -40,10 +40,8 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import decoder_forgeries
-import decoder_judge
 import forgeries
 import instance_forgeries
-import judges
 import resources
 import triples
 from claim_parts import record_of
@@ -52,14 +50,12 @@ import constructive
 from constructive import (
     AttentionLayer,
     Dataset,
-    Decoder,
     Memorizer,
-    Text,
-    Verdict,
     certify,
     upper_bound_certificate,
 )
 from constructive.certificates.check import CHECKER
+from constructive.checker.claim import Claim
 from constructive.layers.record import TrainedRecord
 
 COLUMNS = (
@@ -124,16 +120,32 @@ class Runner:
 
     def check(self, files, arguments=()):
         """Run the checker on files: its status or a traceback, and what it printed."""
-        printed, start = io.StringIO(), time.process_time()
+        printed, start, self.refuted = io.StringIO(), time.process_time(), []
         command = [*files, *arguments, "--max-memory", str(MEMORY)]
         try:
-            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
+            with (
+                contextlib.redirect_stdout(printed),
+                contextlib.redirect_stderr(io.StringIO()),
+                mock.patch.object(Claim, "judge", self.watched),
+            ):
                 status = self.checker.main(command)
         except BaseException:  # the checker promises to raise nothing
             status = traceback.format_exc()
         seconds = time.process_time() - start
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - self.base) / 1e6
         return status, printed.getvalue(), seconds, grown
+
+    @property
+    def watched(self):
+        """How claims are judged, with all that is refuted kept."""
+        judge = Claim.judge
+
+        def watched(claim, about):
+            found = judge(claim, about)
+            self.refuted += [found] * (found.verdict == "REFUTED")
+            return found
+
+        return watched
 
     def is_done(self, label, files, status, said, seconds, size, most):
         """Whether the checker ended as it should; what it must not take is counted."""
@@ -155,6 +167,10 @@ class Runner:
         most = MEMORY + 0.2  # GB, and what Python and judges themselves take
         if not self.is_done(case.label, files, *ended, most):
             return
+        false = [found for found in self.refuted if self.is_true(found, files, case)]
+        if false:
+            self.bad("accepted, false", case.label, files, f"REFUTED: {false[0].statement}")
+            return
         if status == 1:
             self.count("refused", *["true, refused"] * (case.true is True))
             return
@@ -173,6 +189,12 @@ class Runner:
         except Exception:  # what no judge can read should not have been accepted
             return False
 
+    def is_true(self, found, files, case):
+        """Whether what was refuted is true; no judge can read statements without numbers."""
+        with contextlib.suppress(Exception):
+            return case.judge(f"{found.name} {found.statement}\nPROVED", files) is True
+        return False
+
     def demand(self, rng):
         """Files which ask for much, in a process of their own: measure what it took."""
         self.start()
@@ -184,135 +206,45 @@ class Runner:
             accepted = "accepted, true" if true else "accepted, false"
             self.count("refused" if status else accepted)
 
-    def certified(self, subject):
-        """certify on what a forgery is made of: what it proves and refutes, and the checker."""
-        try:
-            certificate = subject.certify()
-        except constructive.ConstructiveError:
-            self.count("refused")  # in words, as for data that are not data
-            return
-        except BaseException:
-            self.bad("traceback", "certify", subject.write(self.work), traceback.format_exc())
-            return
-        wrong = [words for claim in certificate.claims if (words := wrong_of(subject, claim))]
-        if wrong:
-            self.bad("accepted, false", "certify", subject.write(self.work), wrong[0])
-            return
-        proved = tuple(c for c in certificate.claims if c.verdict is Verdict.PROVED)
-        names = {claim.name for claim in proved}
-        if not proved:
-            self.count("refused")
-            return
-        files = subject.write(self.work, dataclasses.replace(certificate, claims=proved))
-        status, printed, *_ = self.check(files)
-        if status != 0:
-            self.bad("true, refused", f"certify proves {sorted(names)}", files, printed)
-        else:
-            self.count("accepted, true")
-
 
 # What certify takes of a forgery.
 
 
-def wrong_of(subject, claim):
-    """What a claim says that is PROVED and false, or REFUTED and true; or ""."""
-    if claim.verdict is Verdict.UNDECIDED:
-        return ""
-    try:
-        true = subject.truth(claim)
-    except ValueError:  # such files were read, but they are none
-        return traceback.format_exc()
-    is_wrong = true is not None and true is not (claim.verdict is Verdict.PROVED)
-    return f"{claim.verdict.name} {claim.statement}" * is_wrong
+def certified(rng):
+    """A case of all that certify proves of the arrays of a forgery; None where that is nothing."""
+    build = [forgeries.mutation, forgeries.false_claim][rng.integers(2)]
+    triple = getattr(build(rng).write, "__self__", None)
+    if not isinstance(triple, triples.Triple):
+        return certified(rng)
+    memorizer, dataset = None, Dataset(**triple.data)
+    if triple.weights is None:
+        certificate = upper_bound_certificate(dataset, int(rng.integers(1, 4)))
+    else:
+        memorizer = memorizer_of(triple, dataset)
+        certificate = certify(memorizer, dataset, seed=int(rng.integers(9)))
+    proved = tuple(claim for claim in certificate.claims if claim.proved)
+    if not proved:
+        return None
+    made = dataclasses.replace(certificate, claims=proved)
+    return forgeries.of_triple("certify", triples.of_objects(made, memorizer, dataset), true=True)
 
 
-class OfDecoder:
-    """The files of a forgery, if they are a decoder and texts."""
-
-    def __init__(self, files):
-        self.files = files
-
-    def certify(self):
-        return certify(Decoder.load(self.files[1]), Text.load(self.files[2]))
-
-    def truth(self, claim):
-        statement = claim.statement
-        if claim.name == "recites" and claim.verdict is Verdict.REFUTED:  # that there is a margin
-            statement = statement.replace("by 0.0 or more", "by 5e-324 or more")
-        return decoder_judge.statement(claim.name, statement, self.files)
-
-    def write(self, _, certificate=None):
-        if certificate is not None:
-            certificate.save(self.files[0])
-        return self.files
-
-
-class OfTriple:
-    """Arrays of a triple; of data without weights there is an upper bound."""
-
-    def __init__(self, rng, triple):
-        self.rng, self.triple, self.memorizer = rng, triple, None
-
-    def certify(self):
-        self.dataset, options = Dataset(**self.triple.data), {}
-        if self.triple.weights is None:
-            return upper_bound_certificate(self.dataset, int(self.rng.integers(1, 4)))
-        self.memorizer, options = memorizer_of(self.rng, self.triple, self.dataset)
-        return certify(self.memorizer, self.dataset, **options)
-
-    def truth(self, claim):
-        arrays = {k: np.asarray(array, dtype=float) for k, array in self.triple.data.items()}
-        record = getattr(self.memorizer, "record", None)
-        groups = [(head.start, head.stop) for head in getattr(record, "heads", ())]
-        order = getattr(record, "order", ()) or range(len(arrays["queries"]))
-        evidence = claim.evidence or {"groups": groups, "order": triples.pack(list(order))}
-        weights = self.triple.weights
-        return judges.layer_statement(claim.name, claim.statement, weights, arrays, evidence)
-
-    def write(self, folder, certificate=None):
-        if certificate is None:
-            return self.triple.write(folder)
-        return triples.of_objects(certificate, self.memorizer, self.dataset).write(folder)
-
-
-def problem(rng):
-    """Arrays of a triple which a forgery is made of."""
-    for _ in range(9):
-        build = [forgeries.mutation, forgeries.false_claim][rng.integers(2)]
-        triple = getattr(build(rng).write, "__self__", None)
-        if isinstance(triple, triples.Triple):
-            return triple
-    return None
-
-
-def memorizer_of(rng, triple, dataset):
-    """A memorizer as certify takes it, and what to ask."""
-    content, weights = triple.content, triple.weights
-    if "W_V_corrections" in weights:
-        weights = {k: v for k, v in weights.items() if k != "W_V_corrections"}
-        triple.weights = weights
-    layer = AttentionLayer(*(weights[name] for name in triples.WEIGHTS))
-    claims = content.get("claims", {})
-    claims = claims if isinstance(claims, dict) else {}
-    options = {"max_prec": int(rng.choice([128, 4096], p=[0.3, 0.7])), "seed": int(rng.integers(9))}
-    with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
-        epsilon = float.fromhex(claims["error"]["evidence"]["bound"])
-        if rng.random() < 0.7 and 0 <= epsilon < np.inf:
-            options["epsilon"] = epsilon
-    scalar = dataset.targets.ndim == 1
-    record = TrainedRecord("Hostile", scalar, constant=False)
-    evidence = claims.get("grouping", {})
+def memorizer_of(triple, dataset):
+    """A memorizer as certify takes it, with the groups or pairs of the certificate."""
+    layer = AttentionLayer(*(triple.weights[name] for name in triples.WEIGHTS))
+    record = TrainedRecord("Hostile", dataset.targets.ndim == 1, constant=False)
     with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
-        if content["format"] == triples.PAIRED:
+        claims = triple.content["claims"]
+        if triple.content["format"] == triples.PAIRED:
             rank = claims["rank"]["evidence"]
             ends = [0, *map(int, triples.unpack(rank["stops"]))]
             pairs = [((a, b), (b, b)) for a, b in itertools.pairwise(ends)]
             order, groups = triples.unpack(rank["order"]), itertools.chain(*pairs)
             record = record_of("paired", dataset, groups, order)
-        elif "groups" in evidence.get("evidence", {}):
-            groups = [(int(a), int(b)) for a, b in evidence["evidence"]["groups"]]
+        else:
+            groups = [(int(a), int(b)) for a, b in claims["grouping"]["evidence"]["groups"]]
             record = record_of("saturated", dataset, groups, ())
-    return Memorizer(layer, record), options
+    return Memorizer(layer, record)
 
 
 # Families.
@@ -342,20 +274,14 @@ def fuzz(runner, number, cases):
 
 
 def of_certify(runner, rng):
-    triple = problem(rng)
-    if triple is not None:
-        runner.start()
-        runner.certified(OfTriple(rng, triple))
-
-
-def of_decoders(runner, rng):
-    """Every fifth is certify's."""
-    case = decoder_forgeries.forgery(rng)
-    if runner.counts["tried"] % 5:
-        runner.case(case)
+    try:
+        case = certified(rng)
+    except constructive.ConstructiveError:
+        case = None  # in words, as for data that are not data
+    if case is None:
+        runner.count("tried", "refused")
     else:
-        runner.start()
-        runner.certified(OfDecoder(case.write(runner.work)))
+        runner.case(case)
 
 
 # Shares of all cases, how many are run at a time, and what one is; files are drawn by Hypothesis.
@@ -365,7 +291,7 @@ FAMILIES = {
     "fuzzed files": (0.15, 250, None),
     "large demands": (0.002, 10, Runner.demand),
     "certify": (0.068, 100, of_certify),
-    "decoders": (0.05, 100, of_decoders),
+    "decoders": (0.05, 100, lambda runner, rng: runner.case(decoder_forgeries.forgery(rng))),
     "instances": (0.02, 50, lambda runner, rng: runner.case(instance_forgeries.forgery(rng))),
 }
 
@@ -425,9 +351,8 @@ def main() -> int:
     for family, found in [*counts.items(), ("all", total)]:
         table.add_row(family, *(f"{found[column]:,}" for column in COLUMNS))
     Console(width=150).print(table)
-    bad = sum(total[column] for column in BAD) + sum(
-        counts[family]["true, refused"] for family in ("certify", "decoders") if family in counts
-    )
+    bad = sum(total[column] for column in BAD)
+    bad += counts.get("certify", Counter())["true, refused"]
     return 1 if bad or not total["accepted, true"] else 0
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import flint
 import numpy as np
 import oracle
-from definition import rank_of
+from oracle import rank_of
 from safetensors.numpy import load_file
 from triples import unpack
 
@@ -284,7 +284,6 @@ def size_formula(s):
         embedding += 14 * s["residue_bits"]
     else:
         embedding += 40 * s["residue_bits"]
-        embedding += 14 * s["residue_bits"] * (s["prime_bits"] + 1) if s["prime_bits"] else 0
     classifier = dictionary(s["keys"], s["label_bits"], s["key_bits"])
     return embedding + 2 + 14 * (s["sum_bits"] + s["key_bits"]) + 8 + classifier
 

@@ -18,9 +18,10 @@ import judges
 import numpy as np
 import pytest
 import triples
+from decoder_parts import TWO, TWO_ROWS, by_hand, files_of, two_tokens
+from triples import pack
 
-from constructive import CausalLayer, Decoder, Text
-from constructive.recite.decoder import DecoderRecord
+from constructive.checker.claim import Claim
 
 pytestmark = pytest.mark.usefixtures("one_sieve")
 # Families, seeds and numbers of cases that are always run.
@@ -138,27 +139,13 @@ def test_the_judge_of_instances_believes_honest_folders(runner):
 
 def test_the_judge_of_decoders_knows_all_answers(tmp_path):
     """Margins of 0.9 and more; rows of Z that are made equal; and what float32 may do to them."""
-    text = Text.of([0, 1])
-    rows = np.array([[0.0, 0.1], [0.25, 1.0], [-1.0, -1.0]], np.float32)
-    readout = np.zeros((6, 2), np.float32)
-    readout[2, 0] = readout[5, 1] = 1.0
     judged = {}
-    for near, embedding in ((1.0, 1.0), (2.0**-16, 1.0), (2.0**-30, 1.0), (1.0, 0.0)):
-        decoder = Decoder(
-            np.array([[1, 1, embedding], [1, 1, -embedding]], np.float32),
-            np.zeros((2, 3), np.float32),
-            CausalLayer(*np.zeros((2, 1, 3, 1), np.float32), readout),
-            (1.0 + near * rows).astype(np.float32),
-            text.vocabulary,
-            text.unit,
-            DecoderRecord(0, 2, 1.0, 0.0, 0.0),
-        )
-        files = [str(tmp_path / "d"), str(tmp_path / "t")]
-        about = decoder.about()
-        Path(files[0]).write_bytes(decoder_forgeries.tensors(dict(decoder.tensors), about))
-        text.save(files[1])
+    for near, last in ((1.0, 1.0), (2.0**-16, 1.0), (2.0**-30, 1.0), (1.0, 0.0)):
+        embedding = [[1, 1, last], [1, 1, -last]]
+        decoder = by_hand(TWO, two_tokens(embedding=embedding, unembedding=1.0 + near * TWO_ROWS))
+        files = files_of(decoder, TWO, {}).write(tmp_path)[1:]
         on = decoder_judge.read(*files)
-        judged[near, embedding] = (
+        judged[near, last] = (
             decoder_judge.executes(on),
             decoder_judge.margins_hold(on, 0.4 * near),
             decoder_judge.rank_holds(on, 2),
@@ -177,7 +164,7 @@ def test_a_case_that_raises_is_counted_and_the_next_one_runs(tmp_path, monkeypat
 
     for module, name in (
         (forgeries, "fuzzed"), (forgeries, "mutation"), (decoder_forgeries, "forgery"),
-        (hostile, "problem"),
+        (hostile, "certified"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, fail)
     counts = hostile.run(family, 0, 7, keep=tmp_path)
@@ -194,6 +181,20 @@ def test_a_checker_which_raises_is_found_out(runner, monkeypatch):
     monkeypatch.setattr(runner.checker, "main", fail)
     runner.case(forgeries.exact_bounds(np.random.default_rng(0)))
     assert runner.counts["traceback"] == 1
+
+
+def test_a_checker_which_refutes_what_is_true_is_found_out(runner, monkeypatch):
+    judge = Claim.judge
+
+    def refute(claim, about):
+        return judge(claim, about)._replace(verdict="REFUTED")
+
+    case = forgeries.of_triple("honest", triples.honest_layers()[0])
+    runner.case(case)
+    assert runner.counts["accepted, true"] == 1
+    monkeypatch.setattr(Claim, "judge", refute)
+    runner.case(case)
+    assert runner.counts["accepted, false"] == 1
 
 
 def test_a_checker_which_takes_long_is_found_out(runner, monkeypatch):
@@ -217,6 +218,42 @@ def test_judges_of_errors_and_ranks_know_both_answers():
     assert judges.rank_is_full(weights, data)
     data["contexts"] = contexts[[0, 0]]
     assert not judges.rank_is_full(weights, data)
+
+
+def test_the_judge_of_upper_bounds_knows_both_answers():
+    tokens = np.array([[1.0, 0.0, 1.0], [0.0, 2.0, 1.0], [1.0, 2.0, 2.0]])
+    data = {"contexts": tokens[[[0, 1], [1, 0], [0, 2]]], "queries": np.eye(3)}
+    statement = triples.STATEMENTS["impossible"]
+    evidence = {"examples": pack([0, 1])}
+
+    def judged(*told):
+        text = statement.format(*told)
+        return judges.layer_statement("impossible", text, None, data, evidence)
+
+    assert judged(1, 2, 2) is False  # no more examples than the rank may be
+    data["queries"] = np.eye(3)[[0, 0, 1]]
+    data["contexts"][1, 0, 1] = 2 + 2.0**-51  # so that they are two inputs
+    assert judged(1, 1, 2) is False
+    data["contexts"][:, :] = tokens[0]
+    data["queries"] = np.eye(3)[[0, 1, 1]]
+    assert judged(1, 1, 2) is True
+    assert judged(9, 1, 2) is True
+    assert judged(1, 0, 2) is False
+    assert judged(1, 1, 3) is False
+    evidence["examples"] = pack([1, 2])  # one input, twice
+    assert judged(1, 1, 2) is False
+    assert judged(1, 0, 1) is False
+    data["contexts"][0, 1, 0] = np.nextafter(1.0, 2.0)
+    evidence["examples"] = pack([0, 1])
+    assert judged(1, 1, 2) is False
+    evidence["examples"] = pack([1, 3])
+    assert judged(1, 1, 2) is False
+    single = {"contexts": np.zeros((2, 3)), "queries": np.eye(3)[:1]}
+    evidence["examples"] = pack([0])
+    text = statement.format(5, 0, 1)
+    assert judges.layer_statement("impossible", text, None, single, evidence) is True
+    single["contexts"][1, 1] = 5e-324
+    assert judges.layer_statement("impossible", text, None, single, evidence) is False
 
 
 @pytest.mark.parametrize(

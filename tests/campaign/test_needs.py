@@ -1,7 +1,8 @@
-"""What the checker announces from shapes alone is not less than what it takes, nor far more."""
+"""What the checker announces from shapes is not less than what it takes, nor far more; and time."""
 
-import tracemalloc
+import time
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -65,25 +66,12 @@ def announced(checker, claims, files):
     return held + read.bytes_of(arrays) + read.bytes_of(tensors)
 
 
-def peak_of(call):
-    """Bytes which a call takes at its height, whether or not it refuses."""
-    tracemalloc.start()
-    try:
-        call()
-    except ValueError:
-        pass
-    finally:
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    return peak
-
-
 @pytest.mark.parametrize(
     ("shape", "name", "shared"),
     cases(lambda name, _: name == "error", CLAIMS, [False, True]),
     ids=str,
 )
-def test_memory_is_not_above_what_is_announced(checker, tmp_path, name, shape, shared):
+def test_memory_is_not_above_what_is_announced(checker, tmp_path, peak_of, name, shape, shared):
     weights, data = made(shape, shared=shared)
     claims = {name: claims_of(name, shape)}
     files = certificate(weights, data, claims).write(tmp_path)
@@ -93,7 +81,7 @@ def test_memory_is_not_above_what_is_announced(checker, tmp_path, name, shape, s
 
 
 @pytest.mark.parametrize(("shape", "count"), cases(lambda *_: True, [5, 28]), ids=str)
-def test_memory_for_more_digits_is_not_above_what_is_announced(checker, shape, count):
+def test_memory_for_more_digits_is_not_above_what_is_announced(checker, peak_of, shape, count):
     weights, data = made(shape, shared=False)
     held, _ = checker.error.digits_needed(shape[:3] + shape[7:] + shape[3:7], count)
     work = checker.error.Work(1e18)
@@ -113,7 +101,7 @@ def test_memory_for_more_digits_is_not_above_what_is_announced(checker, shape, c
     ],
     ids=str,
 )
-def test_memory_in_floats_is_not_above_what_is_announced(checker, shape):
+def test_memory_in_floats_is_not_above_what_is_announced(checker, peak_of, shape):
     weights, data = made(shape, shared=False)
     sizes, real = shape[:3] + shape[7:] + shape[3:7], checker.error
     held, _ = real.digits_needed(sizes, real.COUNTS[0])
@@ -159,21 +147,66 @@ BESIDE = {
 }
 
 
-def peak_and_announced(checker, tmp_path, sizes, *, shared, vectors):
-    claims, data = upper_bound(*sizes, shared=shared, vectors=vectors)
-    files = certificate(None, data, claims).write(tmp_path)
-    held = announced(checker, claims, files)
-    return peak_of(lambda: checker.verify.check(files, most=max(held, 8e9))), held
+@pytest.fixture
+def peak_and_announced(checker, tmp_path, peak_of):
+    def found(sizes, *, shared, vectors):
+        claims, data = upper_bound(*sizes, shared=shared, vectors=vectors)
+        files = certificate(None, data, claims).write(tmp_path)
+        held = announced(checker, claims, files)
+        return peak_of(lambda: checker.verify.check(files, most=max(held, 8e9))), held
+
+    return found
 
 
 @pytest.mark.parametrize(("sizes", "shared", "vectors"), UPPER, ids=str)
-def test_memory_of_upper_bounds_is_announced(checker, tmp_path, sizes, shared, vectors):
-    peak, held = peak_and_announced(checker, tmp_path, sizes, shared=shared, vectors=vectors)
+def test_memory_of_upper_bounds_is_announced(peak_and_announced, sizes, shared, vectors):
+    peak, held = peak_and_announced(sizes, shared=shared, vectors=vectors)
     assert peak <= held + 3e5
     assert 10 * peak + 1e7 > held
 
 
 @pytest.mark.parametrize(("sizes", "shared", "vectors"), BESIDE.values(), ids=BESIDE)
-def test_memory_beside_that_of_tokens_is_announced(checker, tmp_path, sizes, shared, vectors):
-    peak, held = peak_and_announced(checker, tmp_path, sizes, shared=shared, vectors=vectors)
+def test_memory_beside_that_of_tokens_is_announced(peak_and_announced, sizes, shared, vectors):
+    peak, held = peak_and_announced(sizes, shared=shared, vectors=vectors)
     assert peak <= held + 3e5
+
+
+# Time: an upper bound that is not refused takes no more than its share of a minute.
+
+
+def demand(width, entries, vectors):
+    """Tokens with these last entries, and vectors that are orthogonal to them."""
+    contexts = np.zeros((len(entries), width))
+    contexts[:, -1] = entries
+    queries = np.arange(3.0)[:, None] * np.ones((1, width))
+    return spans(3, vectors), {"contexts": contexts, "queries": queries}
+
+
+def vectors_of(width, long, *, dense=False):
+    fill = long if dense else "0"
+    found = [["0"] * j + ["1"] + [fill] * (width - j - 2) + ["0"] for j in range(width - 1)]
+    found[-1][width - 2] = long
+    return found
+
+
+DEMANDS = {
+    "many tokens": (5, range(1, 2000), vectors_of(5, "f" * 5000)),
+    "many vectors": (300, [1], vectors_of(300, "f" * 5000)),
+    "long numbers": (8, [1], vectors_of(8, "f" * 50_000, dense=True)),
+    "many scales": (2, [2.0**1000, 2.0**-1000], vectors_of(2, "f" * 25_000)),
+}
+
+
+@pytest.mark.parametrize(("width", "entries", "vectors"), DEMANDS.values(), ids=DEMANDS)
+@pytest.mark.usefixtures("one_sieve")
+def test_what_is_not_refused_does_not_take_long(checker, monkeypatch, width, entries, vectors):
+    """With a hundredth of a minute."""
+    monkeypatch.setattr(checker.capacity, "OPERATIONS", checker.capacity.OPERATIONS / 100)
+    evidence, data = demand(width, entries, vectors)
+    start = time.process_time()
+    try:
+        claim = checker.capacity.Impossible({"evidence": evidence})
+        assert claim.check(SimpleNamespace(data=data)).numbers == (1, 1, 3)
+    except ValueError as refused:
+        assert "would take more than a minute" in str(refused)  # noqa: PT017 - it may be proved
+    assert time.process_time() - start < 2

@@ -9,12 +9,11 @@ import copy
 import functools
 import hashlib
 import json
-import struct
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from mutations import content_of, safetensors
 
 from constructive import (
     Dataset,
@@ -145,29 +144,6 @@ class Triple:
             if not np.isfinite(array).all() or not exact.all():
                 return self.scaled(rng)
         return triple.signed()
-
-
-def safetensors(tensors, change=dict):
-    """The bytes of a .safetensors file, with a header that may be changed."""
-    header, body = {}, b""
-    for name, array in tensors.items():
-        content = np.ascontiguousarray(array).tobytes()
-        header[name] = {
-            "dtype": {"float64": "F64", "float32": "F32"}[array.dtype.name],
-            "shape": list(array.shape),
-            "data_offsets": [len(body), len(body) + len(content)],
-        }
-        body += content
-    text = json.dumps(change(header)).encode()
-    return struct.pack("<Q", len(text)) + text + body
-
-
-def content_of(saved):
-    """The JSON of what can be saved."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "saved.json"
-        saved.save(path)
-        return json.loads(path.read_text())
 
 
 def spans(count, vectors=(), pivots=None, zeros=None):

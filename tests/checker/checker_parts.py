@@ -12,6 +12,7 @@ import onnx
 import pytest
 
 from constructive import (
+    AttentionLayer,
     Dataset,
     Memorizer,
     SequenceDataset,
@@ -25,8 +26,7 @@ from constructive.certificates.certify import family_of
 from constructive.certificates.check import CHECKER as FOLDER
 from constructive.instances import Atom, Box, Head, Network, Property
 from constructive.instances.properties import version_1
-from constructive.recite.causal import CausalLayer
-from constructive.recite.decoder import Decoder, DecoderRecord
+from constructive.layers.record import TrainedRecord
 
 FILES_OF = {
     Dataset: ("certificate.json", "weights.safetensors", "data.npz"),
@@ -165,49 +165,9 @@ def layer_and_data(rng, *, shared, outputs, parts, total=7):
     return weights, data
 
 
-# What tests of decoders share: decoders by hand, and their files.
+# Decoders in the checker.
 
-NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
 RIDDLE = "a rat sat, a cat sat"
-TWO = Text.of([0, 1])
-"""Two tokens, and the end."""
-TWO_ROWS = np.array([[0.0, 0.1], [0.25, 1.0], [-1.0, -1.0]])
-"""Unembedding for which (1, 1) gives the second token, (-1, 0) the end, and (-1, 1) neither."""
-
-
-def by_hand(text, weights, *, window=None, storage="float32"):
-    """A decoder of these six arrays."""
-    embedding, positions, w_q, w_k, u, unembedding = (
-        np.asarray(weights[name], np.float32) for name in NAMES
-    )
-    layer = CausalLayer(w_q, w_k, u, window)
-    record = DecoderRecord(0, text.num_positions, 1.0, 0.0, 0.0, storage)
-    tokens = text.vocabulary, text.unit
-    return Decoder(embedding, positions, layer, unembedding, *tokens, record)
-
-
-def two_tokens(unit=1.0, out=1.0, **others):
-    """Two tokens (unit, unit, unit) and (unit, unit, -unit), a head which averages, and what reads.
-
-    The outputs are the last entry of the token, and of the average: (1, 1), then (-1, 0).
-
-    Args:
-        unit: the size of tokens
-        out: the size of outputs
-        others: instead of what it makes
-    """
-    embedding = unit * np.array([[1.0, 1.0, 1.0], [1.0, 1.0, -1.0]])
-    u = np.zeros((6, 2))
-    u[2, 0] = u[5, 1] = out / unit
-    weights = {
-        "embedding": embedding,
-        "positions": np.zeros((2, 3)),
-        "W_Q": np.zeros((1, 3, 1)),
-        "W_K": np.zeros((1, 3, 1)),
-        "U": u,
-        "unembedding": TWO_ROWS,
-    }
-    return weights | others
 
 
 def small():
@@ -298,7 +258,7 @@ def problem(checker, data, box, disjuncts=NOT_NEGATIVE):
     text = version_1(Property(box, disjuncts)).encode()
     wanted = checker.properties.read_property(text, "vnnlib")
     model = checker.softmaxes.KNOWN["float32, pairwise"]
-    return checker.folder.Problem(checker.graphs.read_graph(data), wanted, model)
+    return checker.instances.Problem(checker.graphs.read_graph(data), wanted, model)
 
 
 # Paired heads: four pairs, and four that look about.
@@ -329,3 +289,85 @@ def strongly_coupled(sign=1, *, turned=False):
     keys = sign * memorizer.layer.key_weights
     layer = dataclasses.replace(memorizer.layer, query_weights=queries, key_weights=keys)
     return Memorizer(layer, memorizer.record), data
+
+
+# Layers with data, drawn by a number: built ones and random ones, at the edge of each claim.
+
+
+DRAWN = TrainedRecord("drawn", scalar_targets=False, constant=False)
+
+
+def random_layer(rng, sharpness):
+    """A layer of random weights, contexts, queries and its outputs."""
+    heads, width, inner, value_dim, outputs, size, total = (
+        int(rng.integers(1, most)) for most in (6, 7, 4, 4, 4, 7, 20)
+    )
+    draw = rng.standard_normal
+    weights = draw((heads, width, inner)) * sharpness, draw((heads, width, inner))
+    values = draw((heads, width, value_dim)), draw((heads * value_dim, value_dim))
+    layer = AttentionLayer(*weights, *values, draw((value_dim, outputs)))
+    contexts, queries = draw((total, size, width)), draw((total, width))
+    contexts = contexts[0] if rng.random() < 0.3 else contexts
+    return layer, contexts, queries, layer(contexts, queries)
+
+
+def built(rng, kind, seed):
+    """A layer that is built, as many examples as it holds at most, some in float32."""
+    size, width, heads = (int(rng.integers(*ends)) for ends in ((2, 7), (6, 20), (1, 8)))
+    total = int(rng.integers(1, heads * (min(size, width) - 1) + 2))
+    shapes = {"num_examples": total, "context_size": size, "width": width, "seed": seed}
+    if kind == 4:  # more than Theorem 1 says
+        width, heads = int(rng.integers(4, 9)), int(rng.integers(2, 5))
+        total = int(rng.integers(2, heads * width))
+        shapes |= {"num_examples": total, "context_size": 5, "width": width}
+    make = {1: generators.gaussian, 2: generators.shared_context, 4: generators.gaussian}
+    if kind == 3:
+        shapes["target_dim"] = 3
+    data = make.get(kind, generators.uniform)(**shapes)
+    construction = "generic" if kind == 4 else "auto"
+    memorizer = build_memorizer(data, num_heads=heads, construction=construction, seed=seed)
+    return (memorizer.astype(np.float32) if rng.random() < 0.2 else memorizer), data
+
+
+def broken(rng, seed):
+    """A layer that is built, and data of which something breaks a claim, or nearly does."""
+    data = generators.uniform(num_examples=12, context_size=4, width=8, seed=seed)
+    memorizer = build_memorizer(data, num_heads=4, seed=seed)
+    contexts, queries = data.contexts.copy(), data.queries.copy()
+    one, other = rng.choice(12, 2, replace=False)
+    match int(rng.integers(6)):
+        case 0:
+            queries[one] = 2 * queries[other]
+        case 1:
+            contexts[one, 0] = contexts[one, 1] + contexts[one, 2]
+        case 2:
+            queries[one], contexts[one] = queries[other], contexts[other]
+        case 3:
+            contexts[one, 0] = contexts[one, 1] * (1 + 2.0**-52)
+        case 4:
+            queries[11] = queries[0] + queries[1] * 2.0**-60
+    return memorizer, Dataset(contexts, queries, data.targets)
+
+
+def case(number):
+    """A memorizer and data: five in ten are built, the others random."""
+    rng, kind = np.random.default_rng([7, number]), number % 10
+    if kind < 5:
+        return built(rng, kind, number)
+    if kind == 9:
+        return broken(rng, number)
+    sharpness = 1.0 if kind == 7 else 10.0 ** rng.integers(-1, 5)
+    layer, contexts, queries, outputs = random_layer(rng, sharpness)
+    if kind == 6:  # errors of any size
+        outputs = outputs + rng.standard_normal(outputs.shape) * 10.0 ** rng.integers(-16, 0)
+    if kind == 7:  # at any scale
+        scale = 2.0 ** int(rng.integers(-400, 400))
+        outputs = outputs * scale
+        layer = dataclasses.replace(layer, readout_weights=layer.readout_weights * scale)
+    if kind == 8:  # labels, some wrong, some targets not one-hot
+        outputs = np.eye(outputs.shape[1])[outputs.argmax(axis=1)]
+        if rng.random() < 0.4:
+            outputs[0] = np.roll(outputs[0], 1)
+        if rng.random() < 0.2:
+            outputs[-1, 0] += 0.5
+    return Memorizer(layer, DRAWN), Dataset(contexts, queries, outputs)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from checker_parts import FILES_OF, FOLDER, altered, modules_loaded_by, said
 from claim_parts import label_layer
-from compact_parts import changed, compact
+from decoder_parts import changed, compact
 from mutations import EVIL, mutate_bytes, mutate_json
 
 import constructive.recite.claims
@@ -471,18 +471,19 @@ OF_KIND = {
     "corrections": ("rank", "error"),
     "labels": ("labels",),
     "pairs": ("rank", "error"),
+    "decoder": ("rank", "recites", "executed"),
+    "decoder, window": ("rank", "recites", "executed"),
+    "decoder, bfloat16": ("rank", "recites", "executed"),
+    "decoder, scaled": ("rank", "recites", "executed"),
     "several texts": ("rank", "recites", "executed"),
     "decoder of integers": ("recites", "executed"),
+    "next": ("equality", "size"),
+    "last": ("equality", "size"),
+    "seq2seq": ("equality", "size"),
     "upper bound": ("impossible",),
     "tangent": ("error", "onto", "near"),
     "out of reach": ("almost_impossible",),
 }
-
-
-def claims_of(kind):
-    if kind in OF_KIND:
-        return OF_KIND[kind]
-    return ("rank", "recites", "executed") if kind.startswith("decoder") else ("equality", "size")
 
 
 @pytest.fixture(scope="module")
@@ -498,7 +499,7 @@ def files(checker, tmp_path_factory):
     return of
 
 
-@pytest.mark.parametrize(("kind", "name"), [(k, name) for k in KINDS for name in claims_of(k)])
+@pytest.mark.parametrize(("kind", "name"), [(k, name) for k in KINDS for name in OF_KIND[k]])
 def test_claims(files, kind, name):
     check_checker_claim(files(kind), name)
 
@@ -580,7 +581,7 @@ UNPROVED = {
 
 @pytest.mark.parametrize(
     ("row", "kind", "name"),
-    [(row, kind, name) for row in CASES for kind in CASES[row] for name in claims_of(kind)],
+    [(row, kind, name) for row in CASES for kind in CASES[row] for name in OF_KIND[kind]],
 )
 def test_a_claim_does_what_all_claims_do(row, kind, name, checker, tmp_path):
     made = kind_of(kind)
@@ -594,7 +595,7 @@ def test_a_claim_does_what_all_claims_do(row, kind, name, checker, tmp_path):
 
 def test_no_kind_is_left_out():
     registered = {(row, name) for row, kinds in REGISTRY.items() for name in kinds}
-    tried = {(row, name) for row in CASES for kind in CASES[row] for name in claims_of(kind)}
+    tried = {(row, name) for row in CASES for kind in CASES[row] for name in OF_KIND[kind]}
     assert tried == registered
 
 

@@ -2,46 +2,40 @@
 
 import ast
 import contextlib
-import functools
+import copy
 import json
 import struct
-import tracemalloc
+from pathlib import Path
 
-import checker_parts
 import numpy as np
 import pytest
 from checker_parts import (
-    FILES_OF,
     SOURCES,
-    TWO,
-    by_hand,
     other_shapes,
     refused,
     said,
     saved,
     small,
-    two_tokens,
 )
-from safetensors.numpy import load_file
-from safetensors.numpy import save as serialize
+from decoder_parts import TWO, by_hand, files_of, two_tokens
+from mutations import content_of
 
 from constructive import Text, certify
 from constructive.certificates import claims as claim_rooms
 from constructive.certificates.certificate import DECODER_FORMAT
-from constructive.certificates.certify import describe_arrays
-from constructive.support.files import digest
 from constructive.support.verdict import pack
 
-FILES, BOUND = FILES_OF[Text], "0x1.0p-60"
-paths = functools.partial(checker_parts.paths, kind=Text)
+BOUND = "0x1.0p-60"
 
 
 @pytest.fixture(scope="module")
-def recited(tmp_path_factory):
-    """A folder with the files of a text of 12 tokens."""
-    folder = tmp_path_factory.mktemp("recited")
-    saved(folder, *small())
-    return folder
+def recited():
+    """The files of a text of 12 tokens."""
+    return honest(*small())
+
+
+def honest(decoder, text):
+    return files_of(decoder, text, content_of(certify(decoder, text)))
 
 
 # It is an island, and states what certify states.
@@ -55,50 +49,14 @@ def test_the_format_is_that_of_certify(checker):
 # What a forger would try.
 
 
-def opened(path):
-    """Tensors, and what else a file says."""
-    raw = path.read_bytes()
-    (length,) = struct.unpack("<Q", raw[:8])
-    about = json.loads(raw[8 : 8 + length])["__metadata__"]
-    return {k: v.copy() for k, v in load_file(path).items()}, json.loads(about["decoder"])
-
-
-def closed(path, tensors, about):
-    metadata = {"format": "constructive decoder 1", "decoder": json.dumps(about)}
-    path.write_bytes(serialize(dict(tensors), metadata=metadata))
-
-
-def signed(certificate, tensors, about, data):
-    """A certificate which is about these files, whatever it claims."""
-    order = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
-    certificate["data"] = {
-        "texts": len(data["texts"]),
-        "tokens": sum(map(len, data["texts"])),
-        "vocabulary": len(data["vocabulary"]),
-        "sha256": digest(data),
-    }
-    certificate["weights"] = describe_arrays({name: tensors[name] for name in order}) | {
-        "window": about["window"],
-        "storage": about["record"]["storage"],
-    }
-
-
-def forged(folder, target, part, change):
+def forged(files, folder, part, change):
     """Files with one of them changed, and the certificate signed anew: (tensors, about) are two."""
-    certificate = json.loads((folder / FILES[0]).read_text())
-    weights = opened(folder / FILES[1])
-    data = json.loads((folder / FILES[2]).read_text())
-    if part == 1:
-        change(*weights)
-    else:
-        change(certificate if part == 0 else data)
+    files = copy.deepcopy(files)
+    change(*[(files.content,), (files.weights, files.about), (files.text,)][part])
     if part:
         with contextlib.suppress(TypeError, KeyError, AttributeError):
-            signed(certificate, *weights, data)
-    (target / FILES[0]).write_text(json.dumps(certificate))
-    closed(target / FILES[1], *weights)
-    (target / FILES[2]).write_text(json.dumps(data))
-    return paths(target)
+            files.signed()
+    return files.write(folder)
 
 
 def evidence(name, **fields):
@@ -175,34 +133,24 @@ def test_altered_files(checker, recited, tmp_path, part, change, words):
 
 def test_integers_are_no_strings_and_no_booleans(checker, tmp_path):
     """Vocabularies 0, 1 and False, True are equal in Python, and others in files."""
-    text = Text.of([0, 1])
-    saved(tmp_path, by_hand(text, two_tokens()), text)
-    assert said(checker, paths(tmp_path))[0] == 0
-    for value, words in (([False, True], "the vocabulary is none"), (["0", "1"], "is none")):
-
-        def other(data, value=value):
-            data["vocabulary"] = value
-
-        assert words in said(checker, forged(tmp_path, tmp_path, 2, other))[1]
-        other({"vocabulary": [0, 1]})
-        forged(tmp_path, tmp_path, 2, lambda data: data.update(vocabulary=[0, 1]))
-    different = about(vocabulary=[0, True])
-    assert "different vocabularies" in said(checker, forged(tmp_path, tmp_path, 1, different))[1]
+    files = honest(by_hand(TWO, two_tokens()), TWO)
+    assert said(checker, files.write(tmp_path))[0] == 0
+    for value in ([False, True], ["0", "1"]):
+        others = forged(files, tmp_path, 2, lambda data, value=value: data.update(vocabulary=value))
+        assert "the vocabulary is none" in said(checker, others)[1]
+    different = forged(files, tmp_path, 1, about(vocabulary=[0, True]))
+    assert "different vocabularies" in said(checker, different)[1]
 
 
 # Files which are not files.
 
 
-def rewritten(path, header=lambda h: h, body=lambda b: b, text=json.dumps):
+def rewritten(path, header=lambda h: h, body=lambda b: b):
     raw = path.read_bytes()
     (length,) = struct.unpack("<Q", raw[:8])
     content = json.loads(raw[8 : 8 + length])
-    told = text(header(content) or content).encode()
+    told = json.dumps(header(content) or content).encode()
     path.write_bytes(struct.pack("<Q", len(told)) + told + body(raw[8 + length :]))
-
-
-def place(name, **fields):
-    return lambda header: header[name].update(fields)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +166,7 @@ def place(name, **fields):
 )  # fmt: skip
 def test_spoilt_weights(checker, recited, tmp_path, options, words):
     files = forged(recited, tmp_path, 0, lambda _: None)
-    rewritten(tmp_path / FILES[1], **options)
+    rewritten(Path(files[1]), **options)
     status, printed = said(checker, files)
     assert status == 1
     assert words in printed
@@ -266,7 +214,9 @@ def asked(shape):
     + [(shape, ["rank"]) for shape in LARGE[::3]],
     ids=lambda given: str(given)[-40:],
 )
-def test_memory_is_not_above_what_is_announced(checker, monkeypatch, tmp_path, shape, names):
+def test_memory_is_not_above_what_is_announced(
+    checker, monkeypatch, tmp_path, peak_of, shape, names
+):
     decoder, text = asked(shape)
     total = len(text.different(decoder.layer.window)) if text.num_texts == 1 else len(text)
     rows = {
@@ -278,22 +228,15 @@ def test_memory_is_not_above_what_is_announced(checker, monkeypatch, tmp_path, s
     content["claims"] = {
         name: {"verdict": "PROVED", "statement": "", "evidence": told[name]} for name in names
     }
-    about = decoder.about()
-    signed(content, decoder.tensors, about, text.content())
-    decoder.save(tmp_path / FILES[1])
-    text.save(tmp_path / FILES[2])
+    files = files_of(decoder, text, content).signed().write(tmp_path)
     options = checker.verify.Options(quick=False, asked=(), epsilon=np.inf, most=1e10)
     announced = []
     monkeypatch.setattr(checker.decoders, "announce", lambda *needed: announced.append(needed[0]))
-    tracemalloc.start()
-    try:
-        with pytest.raises(ValueError, match=r"recites|named|singular|state|misfit|vanish"):
-            checker.verify.statements(
-                checker.decoders.Decoder, content, paths(tmp_path)[1:], options
-            )
-    finally:
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
+    of = checker.decoders.Decoder
+    peak = peak_of(
+        lambda: checker.verify.statements(of, content, files[1:], options),
+        "recites|named|singular|state|misfit|vanish",
+    )
     assert announced
     assert peak <= announced[0]
 

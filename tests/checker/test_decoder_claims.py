@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 import oracle
 import pytest
-from checker_parts import TWO, TWO_ROWS, by_hand, small, two_tokens
+from checker_parts import small
+from decoder_parts import TWO, TWO_ROWS, by_hand, two_tokens
 
 from constructive import (
     DataError,
@@ -18,7 +19,7 @@ from constructive import (
     certify,
 )
 from constructive.checker import MODELS
-from constructive.recite.margins import recital
+from constructive.recite.decoder import recital
 
 PROVED, REFUTED, UNDECIDED = Verdict.PROVED, Verdict.REFUTED, Verdict.UNDECIDED
 EXACT = "do not add exactly"

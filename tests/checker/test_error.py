@@ -4,12 +4,11 @@ import itertools
 import math
 from fractions import Fraction
 
-import drawn
 import flint
 import numpy as np
 import oracle
 import pytest
-from checker_parts import FREE, layer_and_data, refused
+from checker_parts import FREE, case, layer_and_data, refused
 from flint import arb
 
 from constructive import Dataset, build_memorizer
@@ -427,7 +426,7 @@ def verdict(name, bound, about):
 
 @pytest.mark.parametrize("number", range(60))
 def test_errors_and_leads_at_the_edge(number):
-    memorizer, data = drawn.case(number)
+    memorizer, data = case(number)
     weights, targets = memorizer.layer.tensors, data.target_matrix
     about, truth = judge.layer(weights, data.arrays), oracle.outputs(weights, data.arrays)
     if not truth:

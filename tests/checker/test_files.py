@@ -8,7 +8,6 @@ import os
 import struct
 import subprocess
 import sys
-import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -629,7 +628,9 @@ def checked_couples(checker, names):
 
 
 @pytest.mark.parametrize("chunk", [pytest.param(1 << 8, marks=pytest.mark.slow), 1 << 12])
-def test_memory_is_not_above_what_is_announced(checker, tmp_path, as_if, monkeypatch, chunk):
+def test_memory_is_not_above_what_is_announced(
+    checker, tmp_path, as_if, monkeypatch, peak_of, chunk
+):
     """And not what the contexts would take, which here is the most of it.
 
     A chunk is less than the tokens of one example, or some of them.
@@ -646,10 +647,7 @@ def test_memory_is_not_above_what_is_announced(checker, tmp_path, as_if, monkeyp
     tensors = checker.files.weights_shapes(names[1], 8e9)
     coupled = checked_couples(checker, names)
     monkeypatch.setattr(checker.paired, "announce", lambda *needed: announced.append(needed[0]))
-    tracemalloc.start()
-    checker.check(in_folder(tmp_path), most=2e7)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    peak = peak_of(lambda: checker.check(in_folder(tmp_path), most=2e7))
     assert peak < checker.paired.needs(arrays, tensors, on_disk=True, coupled=coupled)[0]
     assert announced[0] <= 2e7
     assert peak < 8 * 600 * 30 * 32

@@ -81,7 +81,7 @@ def layer_and_data(total=5):
     return {name: rng.standard_normal((2, 3, 2)) for name in ("W_Q", "W_K", "W_V")}, data
 
 
-def judged(checker, claim, evidence, weights, data, **more):
+def judged(checker, claim, evidence, weights, data, *, quick=False, **more):
     """What a claim with this evidence states of weights and data, by examples one by one."""
     heads, width, _ = weights["W_Q"].shape
     shapes = {"W_V": (heads, width, 1), "W_O": (heads, 1), "W_D": (1, 1)}
@@ -90,6 +90,7 @@ def judged(checker, claim, evidence, weights, data, **more):
     targets = {"targets": np.zeros(len(data["queries"]))}
     ordered = {name: (data | targets)[name] for name in ("contexts", "queries", "targets")}
     about = judge.layer(weights, ordered, **more)
+    about.quick, about.solves = quick, not quick
     found = claim({"evidence": evidence}).check(about)
     return found.numbers if isinstance(found, checker.claim.Shown) else found
 

@@ -78,17 +78,6 @@ def test_files_prove_what_certify_does(
     assert found == {claim.name: claim.statement for claim in certificate.claims}
 
 
-@pytest.mark.slow
-def test_thirty_thousand_examples_are_proved_and_checked(tmp_path):
-    data = generators.uniform(num_examples=31_001, context_size=32, width=64, seed=1)
-    memorizer = build_memorizer(data, num_heads=1000)
-    assert memorizer.record.construction == "paired"
-    certificate = certify(memorizer, data)
-    assert certificate.verdict is Verdict.PROVED
-    files = saved(tmp_path, memorizer, data, certificate)
-    assert check(*files).verdict is Verdict.PROVED
-
-
 # What is evaluated with bounds, against many digits.
 
 

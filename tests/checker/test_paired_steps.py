@@ -18,16 +18,14 @@ SIGNS = np.array(list(itertools.product((1.0, -1.0), repeat=4)))
 
 
 FIELDS = (
-    "raw memorizer owner own own_error at pairs coupled coupled_error extra largest tail scores "
-    "score_error key exponent first both second"
+    "raw owner own own_error at pairs coupled coupled_error extra largest tail first both second"
 )
 Steps = dataclasses.make_dataclass("Steps", FIELDS.split(), eq=False)
 """Entries of X, at size one, for T examples in the order of P pairs.
 
 owner: (T',);  own (T', d), own_error (T',);  extra: tokens (n, d) of the last example
 at, pairs: (m,), coupled (m, d), coupled_error (m,)
-largest, tail, scores, score_error: by example;  key (d,);  first, both: readouts (P, d)
-exponent: contexts are divided by two to this power
+largest, tail: by example;  first, both: readouts (P, d)
 second: what the second head of pair 0 adds, its size and what its errors add (3, T)
 """
 
@@ -97,11 +95,9 @@ class OfChecker:
             at, pairs = scan.unlike()
         tokens = self.paired.Tokens(layer, np.arange(len(layer.order)))
         return Steps(
-            scan, memorizer,
-            layer.owner, *scan.own,
+            scan, layer.owner, *scan.own,
             at, pairs, *layer.read(at, pairs, (1.0, -1.0)),
-            tokens.x[-1],
-            scan.largest, scan.tail, tokens.scores, scan.score_error, layer.key, layer.a,
+            tokens.x[-1], scan.largest, scan.tail,
             layer.first[:, :, 0], layer.both[:, :, 0], scan.second[0, 0],
         )  # fmt: skip
 
@@ -124,12 +120,6 @@ class OfChecker:
             for columns, block in zip(rows, inverses, strict=True):
                 blocks[steps.owner[columns[0]]] = block
         return joined(blocks, bound.token, sizes)
-
-    def reach(self, steps, weights):
-        return self.bound(steps).reach(weights)
-
-    def weights(self, steps):
-        return next(self.bound(steps).solutions())
 
     def solve(self, matrix):
         return next(self.paired.Blocks.solutions(matrix), None)
@@ -320,7 +310,7 @@ def test_pieces_are_put_together(who, steps, as_if, chunk):
     as_if(CHUNK=chunk)
     other = who.steps(*strongly_coupled())
     near = {"rtol": 1e-9, "atol": 1e-14}
-    for name in FIELDS.split()[2:]:
+    for name in FIELDS.split()[1:]:
         assert np.allclose(getattr(other, name), getattr(steps, name), **near)
     assert np.allclose(matrix_of(who.bound(other), len(steps.largest)), bound, **near)
     assert np.allclose(who.distances(other), distances, rtol=1e-9, atol=0)

@@ -10,7 +10,7 @@ from network_balls import enclosed
 
 from constructive import ParameterError
 from constructive.instances import Atom, Property, Refutations
-from constructive.instances.graphs import OperatorGraph, graph_of, written
+from constructive.instances.graphs import Drawing, OperatorGraph, graph_of, written
 from constructive.instances.instance import Witness
 from constructive.instances.making import FAMILIES
 from constructive.instances.operator import CASES, _network
@@ -158,6 +158,71 @@ def test_graphs_that_are_not_understood_are_refused(checker):
                 graph, checker.ranges.constants_of(graph),
                 unit(box.lower, checker), unit(box.upper, checker),
             )  # fmt: skip
+
+
+# Graphs whose values have more axes or more rows than one: operators along axis 1 see less.
+CUBE, COLUMN, TWO_ROWS = np.zeros((1, 1, 1)), np.zeros((2, 1)), np.array([[0.0, 4.0], [2.0, 1.0]])
+
+
+def joined(made, x):
+    first, second = made.split(x)
+    return made.node("Concat", second, first, axis=1)
+
+
+def averaged(made, x):
+    return made.node("ReduceMean", x, axes=[1], keepdims=1)
+
+
+def attended(made, x):
+    return made.node("Softmax", x, axis=1)
+
+
+def scaled(made, x, scale):
+    return made.node("LayerNormalization", x, made.constant("s", scale), made.constant("b", [0, 0]))
+
+
+def pooled(made, x, size):
+    return made.node("MaxPool", x, kernel_shape=[size], strides=[size])
+
+
+def clipped(made, x):
+    return made.node("Clip", x, made.constant("low", CUBE), made.constant("high", CUBE + 1.0))
+
+
+def flat(made, x):
+    return made.node("Flatten", x, axis=1)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "operator", "number", "after", "words"),
+    [
+        (2, "Add", CUBE, attended, "not a row"),
+        (2, "Add", CUBE, averaged, "not a row"),
+        (1, "Add", COLUMN, averaged, "not a row"),
+        (1, "Max", TWO_ROWS, joined, "not a row"),
+        (2, "Add", CUBE, lambda made, x: scaled(made, x, [1, 1]), "not a row"),
+        (2, "Add", [0, 0], lambda made, x: scaled(made, x, COLUMN), "misfit"),
+        (1, "Add", COLUMN, flat, "several rows"),
+        (1, "Add", COLUMN[None], lambda made, x: pooled(made, x, 1), ""),
+        (1, "Add", np.zeros((2, 1, 2)), lambda made, x: pooled(made, x, 2), "windows"),
+        (2, "Add", [0, 0], clipped, "not numbers"),
+        (2, "Pow", CUBE + 3.0, attended, "neither 2 nor 3"),
+        (2, "Add", CUBE, lambda made, x: attended(made, flat(made, x)), ""),
+        (2, "Add", [0, 0], attended, ""),
+    ],
+)  # fmt: skip
+def test_values_have_the_axes_that_onnx_gives_them(checker, inputs, operator, number, after, words):
+    made = Drawing()
+    after(made, made.node(operator, "X", made.constant("c", number)))
+    made.node("Reshape", made.nodes[-1].outputs[0], made.constant("r", [1, 2], np.int64))
+    made.end()
+    graph = graph_of(OperatorGraph(inputs, 2, made.nodes, made.constants, 17))
+    asked = graph, checker.ranges.constants_of(graph), [0] * inputs, [1] * inputs
+    if words:
+        with pytest.raises(ValueError, match=words):
+            checker.ranges.outputs_on(*asked)
+    else:
+        assert len(checker.ranges.outputs_on(*asked)) == 2
 
 
 @pytest.mark.parametrize(("operator", "opset"), [("Gelu", 13), ("LayerNormalization", 13)])

@@ -395,7 +395,6 @@ def largest_sizes(memorizer, dataset, sizes):
     return {
         "token_bits": bits_of_tokens(memorizer, columns),
         "residue_bits": sizes.token_bits,
-        "prime_bits": min(hashes, pairs + sizes.residue_bits) + SPARE,
         "kept": max(len(np.unique(contexts)) - 1, 1),
         "weight_bits": min(hashes + 1, pairs),
         "sum_bits": min(hashes + 1, longest) + sizes.residue_bits + 1,
@@ -579,7 +578,8 @@ def last_row(network):
         (0, lambda c: c["weights"].update(nonzero=3), "something else than"),
         (0, lambda c: c["weights"].update(classifier_depth=1), "something else than"),
         (0, sizes(residue_bits=9), "sizes are above"),
-        (0, sizes(prime_bits=62), "sizes are above"),
+        (0, sizes(prime_bits=62), "no network has a power hash"),
+        (0, sizes(prime_bits=0), "it does not state"),
         (0, sizes(key_bits=4), "it does not state"),
         (0, sizes(keys=6), "the sizes of the data are"),
         (1, lambda m: m.update(task="next"), "another task"),
@@ -603,6 +603,18 @@ def test_altered_files(checker, proved, tmp_path, capsys, part, change, words):
     said = capsys.readouterr().out
     assert words in said
     assert said.startswith("NOT PROVED: ")
+
+
+def test_certificates_with_a_size_that_is_gone(checker, proved, tmp_path, capsys):
+    """They name `prime_bits`, which was 0 for all."""
+
+    def before(certificate):
+        size = certificate["claims"]["size"]
+        size["evidence"]["prime_bits"] = 0
+        size["statement"] = size["statement"].replace(", kept ", ", prime_bits 0, kept ")
+
+    assert checker.main(forged(proved, tmp_path, FILES[0], before)) == 0
+    assert "prime_bits 0, kept" in capsys.readouterr().out
 
 
 SAME = [[1, 2, "a"], [2, 2, "a"], [1, 1, 2], [2, 2, 2]], ["x", "y", "x", "z"]

@@ -335,7 +335,7 @@ def test_conditions_hold_together_and_alternatives_one_by_one(checker, disjuncts
     for answer, right in (("sat", sat), ("unsat", unsat)):
         content = {"answer": answer} | ({"witness": ["0", "0"]} if answer == "sat" else {})
         if right:
-            assert checker.folder.in_float32(read, content)[1] > 0.2
+            assert checker.instances.in_float32(read, content)[1] > 0.2
         else:
             with refused("not shown"):
-                checker.folder.in_float32(read, content)
+                checker.instances.in_float32(read, content)

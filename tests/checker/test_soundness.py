@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from checker_parts import TWO, signed
+from checker_parts import signed
+from decoder_parts import TWO
 
 from constructive import (
     AttentionLayer,
@@ -186,23 +187,21 @@ def test_a_share_of_one_is_too_much_and_a_margin_may_be_claimed_in_full(checker)
 
 
 @pytest.mark.parametrize(
-    ("residue", "prime", "total", "bound", "hashed"),
-    [(0, 18, 21, 702, 605), (2, 20, 41, 1010, 1553)],
+    ("residue", "total", "bound", "hashed"),
+    [(0, 21, 702, 605), (2, 41, 1010, 965)],
 )
-def test_each_size_has_a_limit_of_its_own(
-    checker, monkeypatch, residue, prime, total, bound, hashed
-):
+def test_each_size_has_a_limit_of_its_own(checker, monkeypatch, residue, total, bound, hashed):
     """One sequence of three tokens 0 and 4, with labels 0 to 2; hashes may have a million bits.
 
     The bound is 66 + 14 (total + 10) + 8, for two dictionaries of one key 97 each, and 14 residue;
-    or where no weights are kept, 40 residue + 14 residue (prime + 1) for the second one.
+    or where no weights are kept, 40 residue for the second one.
     """
     monkeypatch.setattr(checker.sequences, "extents", lambda *_: (10**6, []))
     memorizer = SimpleNamespace(task="next", size=3, nonzero=0)
     given = np.array([[0], [4]], dtype=object), np.array([[0, 1, 1]]), [0, 1, 2]
     work = checker.sequences.Work(10**9, 10**9)
     sizes = {"keys": 1, "width": 1, "label_bits": 2}  # as the data have it
-    sizes |= {"token_bits": 4, "residue_bits": residue, "prime_bits": prime, "kept": 1}
+    sizes |= {"token_bits": 4, "residue_bits": residue, "kept": 1}
     sizes |= {"weight_bits": 10, "sum_bits": total, "key_bits": 10}  # the largest
     checker.sequences.check_size(sizes, memorizer, *given, work)
     assert checker.sequences.bound_of(sizes) == bound

@@ -12,9 +12,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from definition import rank_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracle import rank_of
 
 import constructive
 from constructive import Dataset, Verdict, check, fewest_heads, generators
@@ -146,7 +146,7 @@ def test_one_example_too_many_is_impossible_and_without_it_all_is_possible(name)
         rest = rest.take(kept)
     if limit.bound:  # without anything to blame, random weights reach rank T
         assert certify_bound(rest, limit.heads)["impossible"].verdict is Verdict.UNDECIDED
-        assert fixed_capacity(rest, limit.heads).lower == rest.num_examples
+        assert fixed_capacity(rest, limit.heads).at_least == rest.num_examples
 
 
 DEPENDENT_MODULO_A_PRIME = {
@@ -161,9 +161,9 @@ def test_what_is_dependent_modulo_a_prime_alone_is_not_called_impossible(name):
     """And no capacity is more than there are examples."""
     contexts, heads = DEPENDENT_MODULO_A_PRIME[name]
     data = dataset(contexts)
-    assert fixed_capacity(data, heads).lower == data.num_examples
+    assert fixed_capacity(data, heads).at_least == data.num_examples
     assert certify_bound(data, heads).verdict is Verdict.UNDECIDED
-    assert fixed_capacity(data, 9).upper == len(contexts)
+    assert fixed_capacity(data, 9).at_most == len(contexts)
     if name != "halves":
         assert fewest_heads(data).least == heads
 

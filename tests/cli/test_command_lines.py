@@ -158,7 +158,10 @@ DONE = [
      "fixed heads, exactly 128 ... free heads, at least 1,352 ... free heads, at most 1,920", ""),
     ("capacity --heads 4 --context-size 32 --width 64 --shared", 0, "fixed heads, exactly 125", ""),
     ("capacity shared.npz --heads 3 --head-dim 3", 0,
-     "Theorem 1 7 ... fixed heads, exactly 7 ... free heads, all 12", ""),
+     "Theorem 1 7 ... fixed heads, exactly 7 random weights, rank 7 modulo a prime; no more by "
+     "Theorem 8 ... free heads, all 12", ""),
+    ("capacity --heads 2 --head-dim 2 --context-size 9 --width 8 --target-dim 2", 0,
+     "d = 8, d_out = 2 ... Theorem 1 0 no n > d tokens are independent", ""),
     ("capacity many.npz", 0, "PROVED: 3 heads of d_h = 1, chosen before the targets, ... "
      "(rank Z = 12 ... PROVED: fewer heads do not; for all W_Q and W_K of H = 2 heads", ""),
     ("capacity few.npz", 0, "PROVED: 1 head of d_h = 1", ""),
@@ -309,7 +312,8 @@ REFUSED = [
         ("--kind none", "family"), ("--dim two", "range"), ("--dim 8:2", "range"),
         ("--dim nan", "dims"), ("--dim 1e30", "dims"), ("--dim 2.5", "whole numbers"),
         ("--timeout 1e6", "timeout"), ("--timeout 1e-7", "timeout"), ("--timeout nan", "timeout"),
-        ("--scale 16:", "range"), ("--set decoy", "--set"), ("--set decoy=x", "decoy"),
+        ("--scale 16:", "range"), ("--set decoy", "--set"),
+        ("--set decoy=x", "--set decoy=x is not"),
         ("--set other=1", "other"),
     )],
     ("instances check nowhere", "nowhere"),

@@ -26,7 +26,7 @@ from constructive import (
 )
 from constructive.certificates.certify import CLAIMS
 from constructive.certificates.check import CHECKER
-from constructive.figures.gallery import figures
+from constructive.figures import figures
 from constructive.kernels import ADAPTERS
 from constructive.kernels.cases import CASES
 

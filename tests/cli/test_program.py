@@ -21,8 +21,7 @@ from constructive import (
     generators,
 )
 from constructive.cli import demo, outputs
-from constructive.figures import gallery
-from constructive.figures.gallery import figures
+from constructive.figures import figures, prepare
 from constructive.support.work import progress_to
 from constructive.theory import proofs
 
@@ -336,7 +335,7 @@ MISSING = {
 def test_extras_are_missed_before_the_work(line, module, monkeypatch, tmp_path):
     name, steps = line.partition(" ")[2], []
     call = {
-        "figures": lambda: gallery.prepare(tmp_path / "new", [name]),
+        "figures": lambda: prepare(tmp_path / "new", [name]),
         "demo": demo.demo,
         "prove": proofs.prove,
     }[line.partition(" ")[0]]

@@ -5,8 +5,6 @@ import dataclasses
 import hashlib
 import os
 import pickle
-import subprocess
-import sys
 import tracemalloc
 from fractions import Fraction
 from functools import partial
@@ -172,36 +170,6 @@ def test_few_contexts_are_read_at_a_time(tmp_path, monkeypatch, rows_read):
     assert certify(memorizer, data).proved
     assert memorizer.max_error(Dataset.open(tmp_path / "data")) < 1e-6
     assert max(map(len, rows_read)) * 4 * 32 * 32 <= 2 << 20 < 2000 * 4 * 32 * 32
-
-
-MEMORY = """
-import sys
-from pathlib import Path
-from constructive import Dataset, build_memorizer, certify
-
-def work(data, heads):
-    certify(build_memorizer(data, num_heads=heads, construction="paired"), data)
-
-def most():
-    lines = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
-    return 1024 * int(lines["VmHWM"].split()[0])
-
-work(Dataset.open(sys.argv[1]).take(range(200)), 14)  # all that is imported
-before = most()
-work(Dataset.open(sys.argv[1]), 340)
-print(most() - before)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="not Linux")
-def test_memory_is_that_of_queries_and_not_of_contexts(tmp_path):
-    """Pages of files are counted; contexts are 32 times as large as queries."""
-    sizes = {"num_examples": 10_000, "context_size": 32, "width": 64}
-    generators.gaussian(**sizes, folder=tmp_path / "data", dtype="f4")
-    command = [sys.executable, "-c", MEMORY, str(tmp_path / "data")]
-    printed = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
-    assert int(printed) < (tmp_path / "data" / "contexts.npy").stat().st_size
 
 
 def test_equal_inputs_are_found(tmp_path):

@@ -453,7 +453,7 @@ SAVES = {
     "SequenceDataset": lambda: SequenceDataset.of(["ab", "bc"], [1, 2]).save,
     "SequenceMemorizer": lambda: build_sequence_memorizer(["ab", "bc"], [1, 2]).save,
     "SequenceMemorizer.to_onnx": lambda: build_sequence_memorizer([[1], [2]], [1, 2]).to_onnx,
-    "figures": lambda: lambda path: drawing.save(drawing.new_figure(2), path),
+    "figures": lambda: lambda path: drawing.write(drawing.new_figure(2), path),
 }
 
 

@@ -349,7 +349,7 @@ def test_progress_and_jobs(checker, folder, capsys):
 
 def test_margins_beyond_what_scorers_accept(checker, said, tmp_path):
     """A steep network, whose margin does not reach 1e-4 outside of the box."""
-    assert Fraction(TOLERANCE).limit_denominator(10**6) == checker.folder.NEAR
+    assert Fraction(TOLERANCE).limit_denominator(10**6) == checker.instances.NEAR
     for slope, words in ((4096.0, "no input of the box"), (64.0, "no input within 1e-4")):
         network = Network((Head([[slope], [0.0]], [-slope, 0.0], [[1.0], [0.0]]),))
         wanted = Property(Box([-1.0], [1.0]), ((Atom([1.0], 0.5625),),))

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 import safetensors.torch
 import torch
-from compact_parts import changed, compact
+from decoder_parts import changed, compact
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -28,8 +28,8 @@ from constructive import (
     generators,
 )
 from constructive.layers.record import TrainedRecord
-from constructive.recite.causal import picks, read
-from constructive.recite.margins import recital
+from constructive.recite.causal import picks, read_tokens
+from constructive.recite.decoder import recital
 
 # Exported models in the programs that evaluate them: PyTorch by its back ends, and onnxruntime.
 
@@ -251,7 +251,7 @@ def test_every_program_here_gives_the_exact_logits(options, tmp_path):
     decoder, text = compact(**options)
     weights, x = decoder.layer, decoder.embedded(text.ids[None])[0]
     at = picks(x, weights.query_weights, weights.key_weights, weights.window).tokens
-    outputs = read(x, at).astype(float) @ weights.readout_weights
+    outputs = read_tokens(x, at).astype(float) @ weights.readout_weights
     exact = outputs @ decoder.unembedding.T.astype(float)
     assert np.abs(exact).max() < 2**24
     assert (decoder.logits(text.tokens) == exact).all()

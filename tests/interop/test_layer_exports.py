@@ -427,6 +427,8 @@ def test_one_number_a_target_and_several_do_not_go_together():
         AttentionModule(layer, scalar_targets=True)
     with pytest.raises(ParameterError, match="scalar_targets=True, but the layer has d_out=3"):
         Memorizer(layer, TrainedRecord("a", scalar_targets=True, constant=False))
+    with pytest.raises(ParameterError, match="the record is a str"):
+        Memorizer(layer, "a")
 
 
 def test_logits_too_sharp_to_compare():

@@ -6,14 +6,15 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+import oracle
 import pytest
-from definition import attended, output
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pytorch import torch
 
 from constructive import (
     AttentionLayer,
+    CausalLayer,
     DataError,
     Dataset,
     ParameterError,
@@ -21,6 +22,9 @@ from constructive import (
     generators,
 )
 from constructive.constructions.choice import CONSTRUCTIONS
+from constructive.exact import modular
+from constructive.exact.softmax import Point, Residues
+from constructive.layers.attention import CausalView, attend
 from constructive.layers.layer import Outputs, SignedCycles, drawn
 from constructive.strategies import memorizable
 
@@ -54,13 +58,14 @@ def test_forward_pass_is_the_definition(seed, examples, shared, chunk_bytes, sha
     outputs = layer(contexts, queries, chunk_bytes=chunk_bytes)
     attention = layer.attention(contexts, queries, chunk_bytes=chunk_bytes)
     representation = layer.intermediate(contexts, queries, chunk_bytes=chunk_bytes)
-    for index, query in enumerate(queries):
-        context = contexts if shared else contexts[index]
-        alpha, z = attended(layer, context, query)
-        wanted = output(layer, context, query)
-        np.testing.assert_allclose(outputs[index], wanted, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(attention[index], alpha, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(representation[index], z.ravel(), rtol=1e-9, atol=1e-10)
+    given = {"contexts": contexts, "queries": queries}
+    wanted = oracle.floats(oracle.outputs(layer.tensors, given))
+    z = oracle.floats(oracle.representations(layer.tensors, given)).reshape(examples, -1)
+    seen = zip([contexts] * examples if shared else contexts, queries, strict=True)
+    alpha = oracle.floats([list(oracle.attended(layer.tensors, *each)) for each in seen])
+    np.testing.assert_allclose(outputs, wanted, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(attention, alpha, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(representation, z, rtol=1e-9, atol=1e-10)
 
 
 def test_float32_weights_compute_in_float32():
@@ -279,7 +284,7 @@ MISTAKES = {
 }
 
 
-def oracle(mistake):
+def documented(mistake):
     """The documented one, for a kernel that uses other weights than it is given."""
 
     @settings(max_examples=30, database=None, phases=[Phase.generate])
@@ -287,26 +292,26 @@ def oracle(mistake):
     def test(problem):
         data, layer = problem.dataset, problem.build().layer
         wrong = mistake(layer)
-        outputs = [output(wrong, *data[t][:2]) for t in range(data.num_examples)]
+        outputs = wrong(data.contexts, data.queries)
         assert np.abs(outputs - data.target_matrix).max() < 1e-6
 
     return test
 
 
 def test_the_oracle_passes_a_kernel_that_is_right():
-    oracle(lambda layer: layer)()
+    documented(lambda layer: layer)()
 
 
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
 def test_the_oracle_finds_mistakes_of_outputs(mistake):
     with pytest.raises(AssertionError):
-        oracle(lambda layer: with_blocks(layer, mistake(blocks(layer))))()
+        documented(lambda layer: with_blocks(layer, mistake(blocks(layer))))()
 
 
 @pytest.mark.parametrize("mistake", [np.transpose, lambda w: np.eye(len(w))])
 def test_the_oracle_finds_mistakes_of_readouts(mistake):
     with pytest.raises(AssertionError):
-        oracle(lambda layer: replace(layer, readout_weights=mistake(layer.readout_weights)))()
+        documented(lambda layer: replace(layer, readout_weights=mistake(layer.readout_weights)))()
 
 
 def built_by_each():
@@ -342,11 +347,11 @@ def test_the_seed_draws_them():
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(1, 6))
 def test_cycles_do_what_they_say(seed, count, size):
     rng = np.random.default_rng(seed)
-    cycles = SignedCycles.draw(count, size, (0.125, 0.25, 0.5, 2.0, 4.0, 8.0), rng)
+    cycles = SignedCycles.random(count, size, (0.125, 0.25, 0.5, 2.0, 4.0, 8.0), rng)
     dense = cycles.times(np.broadcast_to(np.eye(size), (count, size, size)))
     matrices = rng.standard_normal((count, 3, size))
     assert np.array_equal(cycles.undone(matrices @ dense), matrices)
-    last = SignedCycles.draw(1, size, (2.0,), rng)
+    last = SignedCycles.random(1, size, (2.0,), rng)
     product = dense @ last.times(np.eye(size)[np.newaxis])
     assert np.array_equal(
         cycles.then(last).times(np.eye(size)[np.newaxis].repeat(count, 0)), product
@@ -368,3 +373,119 @@ def test_weights_at_the_ends_of_the_range_keep_their_bits(size):
     assert set(np.abs(after.output).ravel()) == {0.0, 1.0}
     apart = drawn(given._replace(values=(np.ones((2, 1, 2)),)), rng)
     assert 1.0 not in np.abs(apart.output)
+
+
+# The causal layer against its definition, and its rank.
+
+
+PRIME = next(modular.safe_primes())
+SEEDS = st.integers(0, 2**32 - 1)
+WINDOWS = st.sampled_from([None, 1, 2, 3, 100])
+
+
+def random_causal(rng, *, heads=2, width=3, head_dim=2, outputs=4, window=None):
+    draw = rng.standard_normal
+    return CausalLayer(
+        draw((heads, width, head_dim)), draw((heads, width, head_dim)),
+        draw(((heads + 1) * width, outputs)), window,
+    )  # fmt: skip
+
+
+def by_definition(layer, sequence):
+    """The representation of each position of one sequence (N, K)."""
+    rows = []
+    for i, query in enumerate(sequence):
+        first = 0 if layer.window is None else max(0, i + 1 - layer.window)
+        seen = sequence[first : i + 1]
+        attention = oracle.attended(layer.tensors, seen, query)
+        rows.append(oracle.floats(oracle.read_out(query, seen, attention)))
+    return np.array(rows)
+
+
+@settings(max_examples=60)
+@given(SEEDS, st.integers(1, 4), st.integers(1, 9), WINDOWS,
+       st.sampled_from([1, 100, 1000, 1 << 25]))  # fmt: skip
+def test_causal_forward_pass_is_the_definition(seed, count, length, window, block_bytes):
+    rng = np.random.default_rng(seed)
+    layer = random_causal(rng, window=window)
+    sequences = rng.standard_normal((count, length, 3))
+    wanted = np.array([by_definition(layer, sequence) for sequence in sequences])
+    z = layer.intermediate(sequences, block_bytes=block_bytes)
+    np.testing.assert_allclose(z, wanted, rtol=1e-10, atol=1e-12)
+    outputs = layer(sequences, block_bytes=block_bytes)
+    np.testing.assert_allclose(outputs, wanted @ layer.readout_weights, rtol=1e-10, atol=1e-11)
+    assert layer.inner_dim == z.shape[2]
+
+
+def test_single_precision_stays_single():
+    rng = np.random.default_rng(0)
+    layer = random_causal(rng)
+    single = CausalLayer(*(weights.astype(np.float32) for weights in layer.tensors.values()))
+    sequences = rng.standard_normal((2, 5, 3))
+    assert single(sequences).dtype == single.intermediate(sequences).dtype == np.float32
+    np.testing.assert_allclose(single(sequences), layer(sequences), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"query_weights": np.zeros((2, 3, 1))}, "weights have shapes"),
+        ({"key_weights": np.zeros((2, 4, 2))}, "weights have shapes"),
+        ({"readout_weights": np.zeros((6, 4))}, r"weights have shapes(.|\n)*\(H \+ 1\) d"),
+        ({"readout_weights": np.zeros((9, 0))}, "weights have shapes"),
+        ({"query_weights": np.zeros((2, 3, 2), np.float32)}, "dtypes"),
+        ({"readout_weights": np.full((9, 4), np.nan)}, r"U\[0, 0\] is nan"),
+        ({"window": 0}, "window=0"),
+        ({"window": 2.5}, "window=2.5"),
+    ],
+)
+def test_causal_weights_which_do_not_fit(change, words):
+    given_ = {
+        "query_weights": np.zeros((2, 3, 2)), "key_weights": np.zeros((2, 3, 2)),
+        "readout_weights": np.zeros((9, 4)), "window": None,
+    }  # fmt: skip
+    with pytest.raises(ParameterError, match=words):
+        CausalLayer(**{**given_, **change})
+
+
+def test_sequences_which_do_not_fit():
+    layer = random_causal(np.random.default_rng(0))
+    for shape in ((5, 3), (1, 5, 4), (0, 5, 3), (1, 0, 3)):
+        with pytest.raises(DataError, match=r"not \(S, N, d=3\)"):
+            layer(np.zeros(shape))
+    with pytest.raises(DataError, match="sequences"):
+        layer([[[1.0, np.inf, 0.0]]])
+
+
+# --- the rank (Theorem 12)
+
+
+def rank_modulo(layer, tokens, first):
+    """The rank of Z modulo p, without the first positions."""
+    out = np.empty((*tokens.shape[:2], layer.inner_dim))
+    exponent = modular.least_exponent(tokens)
+    arithmetic = Residues(Point(PRIME, 12345), exponent, exponent)
+    weights, view = (layer.query_weights, layer.key_weights), CausalView(tokens)
+    own = layer.width
+    every = np.divmod(np.arange(layer.inner_dim - own), layer.width)
+    out[..., :own] = modular.residues(tokens, PRIME)[..., :own]
+    for chunk in attend(arithmetic, weights, view):
+        out[..., own:][chunk.rows] = chunk.representation.entries(*every)
+    return modular.rank(out[:, first:].reshape(-1, layer.inner_dim), PRIME)
+
+
+@pytest.mark.parametrize(
+    ("count", "heads", "head_dim"), [(1, 1, 1), (1, 2, 3), (2, 2, 3), (5, 1, 1)]
+)
+def test_rank_at_the_bound_and_one_beyond(count, heads, head_dim):
+    """All positions: min(K, min(S, d) + S (n - 1)); without the first ones min(K, S (n - 1))."""
+    rng, width = np.random.default_rng(3), 3
+    inner = (heads + 1) * width
+    weights = rng.integers(-9, 10, (2, heads, width, head_dim)).astype(float)
+    layer = CausalLayer(*weights, np.zeros((inner, 1)))
+    longest = 2 + inner // count  # rows at n - 1 of them, n, and n + 1
+    for length in range(max(1, longest - 2), longest + 2):
+        tokens = rng.integers(-9, 10, (count, length, width)).astype(float)
+        later = count * (length - 1)
+        assert rank_modulo(layer, tokens, 0) == min(inner, min(count, width) + later)
+        assert not later or rank_modulo(layer, tokens, 1) == min(inner, later)

@@ -64,7 +64,7 @@ def made(seed, folder):
     claims = ["rank", "error"]
     certificate = certify(memorizer, data, claims=claims, seed=seed)
     found = fixed_capacity(data, int(heads), 1, seed=seed)
-    capacity = found.lower, found.upper, found.layer.query_weights.tobytes()
+    capacity = found.at_least, found.at_most, found.blamed.tobytes()
     return (folder / "memorizer.safetensors").read_bytes(), contents(certificate, folder), capacity
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import PRODUCTIONS, climb, decoder_case, share, shares
-from compact_parts import changed, compact
+from decoder_parts import changed, compact
 from emulated import INTEGER_MODELS, MODELS, programs
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ from scipy.special import softmax
 from constructive import ParameterError, Text, Verdict, certify
 from constructive.checker.integers import require_sums
 from constructive.exact.formats import FORMATS
-from constructive.recite.causal import picks, read
+from constructive.recite.causal import picks, read_tokens
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -67,7 +67,7 @@ def made():
     """A decoder with full margins, its text, its tokens and Z."""
     decoder, text = compact(SHORT, period=8, spacing=301)
     x = decoder.embedded(text.ids[None])
-    z = read(x[0], picks(x[0], *list(decoder.layer.tensors.values())[:2], 8).tokens)
+    z = read_tokens(x[0], picks(x[0], *list(decoder.layer.tensors.values())[:2], 8).tokens)
     return decoder, text, x, z
 
 

@@ -1,20 +1,17 @@
 """`check --rocq`: what the file for Rocq says, and what Rocq proves of it or refuses."""
 
-import base64
 import dataclasses
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from stored_parts import (
+    RANKS,
     by_rocq,
-    instance_of,
     needs_rocq,
+    rank,
     replaced,
-    require_compared,
-    require_refused,
     saved,
-    with_evidence,
 )
 from typer.testing import CliRunner
 
@@ -22,10 +19,7 @@ from constructive import (
     FormatError,
     OutputError,
     ParameterError,
-    build_memorizer,
-    certify,
     cli,
-    generators,
 )
 from constructive.rocq import compiling as rocq
 from constructive.rocq import definitions, theories
@@ -40,30 +34,7 @@ from constructive.rocq.confirm import (
     require_same,
 )
 from constructive.rocq.definitions import MAIN, write
-from constructive.rocq.theories import RANK, RANK_ARRAYS, right_inverse
-
-
-def layers():
-    own = generators.uniform(num_examples=7, context_size=3, width=5, seed=0)
-    shared = generators.shared_context(num_examples=7, context_size=3, width=5)
-    one = build_memorizer(own, num_heads=3, construction="rank_one")
-    return {
-        "own": (build_memorizer(own, num_heads=3), own),
-        "shared": (build_memorizer(shared, num_heads=3), shared),
-        "rank one": (one, own),
-        "float32": (one.astype("float32"), own),
-    }
-
-
-LAYERS = layers()
-
-
-def certificate_of(name):
-    return certify(*LAYERS[name], claims=["rank"])
-
-
-def instance(name="own"):
-    return instance_of(RANK, certificate_of(name), *LAYERS[name])
+from constructive.rocq.theories import RANK, right_inverse
 
 
 def value_of(x, exponent):
@@ -73,10 +44,10 @@ def value_of(x, exponent):
     return -size if sign == "Minus" else size
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", RANKS.cases)
 def test_every_number_of_the_file_is_the_stored_one(name):
-    memorizer, data = LAYERS[name]
-    (text,) = write(instance(name)).values()
+    _, memorizer, data = rank(name)
+    (text,) = write(RANKS.instance(name)).values()
     lines = dict(
         line.removeprefix("Definition ").removesuffix(".").split(" := ", 1)
         for line in text.splitlines()
@@ -97,19 +68,9 @@ def test_every_number_of_the_file_is_the_stored_one(name):
         assert values == [Fraction(x) for x in array.ravel().tolist()]
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_what_is_written_is_read_back(name):
-    made, known = instance(name), RANK.known_of(None, *LAYERS[name])
-    found = require_compared(made, known, RANK_ARRAYS, ["n", "d", "dh", "T", "H"])
-    for field, value in made.values.items():
-        assert (
-            np.array_equal(found[field], value) if field in RANK_ARRAYS else found[field] == value
-        )
-
-
 def test_numbers_of_all_sizes_are_read_back():
     queries = np.array([[5e-324, -1e308, 0.0, -0.1, 2.0**-1074]] * 7)
-    files = write(replaced(instance(), queries=queries))
+    files = write(replaced(RANKS.instance("own"), queries=queries))
     assert np.array_equal(read(RANK, files).values["queries"], queries)
 
 
@@ -122,7 +83,7 @@ def pieces(monkeypatch):
 
 @pytest.mark.usefixtures("pieces")
 def test_long_lists_are_cut_into_pieces_and_files():
-    made, known = instance(), RANK.known_of(None, *LAYERS["own"])
+    made, known = RANKS.instance("own"), RANKS.known("own")
     files = write(made)
     assert list(files) == [*(f"numbers_{k}" for k in range(len(files) - 1)), MAIN]
     assert len(files) > 3
@@ -147,7 +108,7 @@ def test_long_lists_are_cut_into_pieces_and_files():
     ],
 )
 def test_pieces_in_another_order_and_other_lines_are_refused(file, change):
-    files = write(instance())
+    files = write(RANKS.instance("own"))
     with pytest.raises(FormatError, match="this is not a file for Rocq"):
         read(RANK, {**files, file: change(files[file])})
 
@@ -184,14 +145,14 @@ def with_line(text, name, value):
     ],
 )
 def test_a_file_with_anything_else_is_refused(change, words):
-    files = write(instance())
+    files = write(RANKS.instance("own"))
     with pytest.raises(FormatError, match="this is not a file for Rocq") as caught:
         read(RANK, {MAIN: change(files[MAIN])})
     assert words in str(caught.value)
 
 
 def test_arrays_of_other_shapes_are_found():
-    found, known = read(RANK, write(instance())), RANK.known_of(None, *LAYERS["own"])
+    found, known = read(RANK, write(RANKS.instance("own"))), RANKS.known("own")
     fewer = {**known.arrays, "queries": known.arrays["queries"][:1]}
     with pytest.raises(FormatError, match="the shape of queries is"):
         require_same(found, dataclasses.replace(known, arrays=fewer))
@@ -200,20 +161,6 @@ def test_arrays_of_other_shapes_are_found():
 def test_dependent_columns_have_no_right_inverse():
     with pytest.raises(ParameterError, match="rows have rank 1 modulo 1009 in 2 columns, not 2"):
         right_inverse(np.array([[1.0, 2.0], [2.0, 4.0]]), 1009)
-
-
-def test_certificates_of_something_else_are_refused():
-    memorizer, data = LAYERS["own"]
-    with pytest.raises(FormatError, match="does not claim that rank is PROVED"):
-        instance_of(RANK, certify(memorizer, data, claims=["error"]), memorizer, data)
-    certificate = certify(memorizer, data, claims=["rank"])
-    for change, words in (
-        ({"columns": base64.b64encode(b"\0" * 28).decode()}, "not about these weights"),
-        ({"value": 1}, "not about these weights"),
-        ({"prime": None}, "cannot be read"),
-    ):
-        with pytest.raises((FormatError, ParameterError), match=words):
-            instance_of(RANK, with_evidence(certificate, **change), memorizer, data)
 
 
 MEANINGS = "".join(f"Expands to: Constant {name}\n" for name in sorted(AXIOMS))
@@ -275,44 +222,14 @@ def test_options_which_do_not_go_together(arguments, words):
 
 
 @by_rocq
-@pytest.mark.parametrize("name", LAYERS)
-def test_rocq_proves_the_rank(name, tmp_path):
-    done = confirm(*saved(tmp_path, certificate_of(name), *LAYERS[name]))
-    assert done.proved, done.report
-    assert "rank Z = T = 7" in done.report
-    size = sum(x.size for x in RANK.known_of(None, *LAYERS[name]).arrays.values())
-    assert done.report.startswith(f"read back: {size} numbers")
-
-
-@by_rocq
 @pytest.mark.usefixtures("pieces")
 def test_rocq_proves_the_rank_from_pieces(tmp_path):
-    assert confirm(*saved(tmp_path, certificate_of("own"), *LAYERS["own"])).proved
-
-
-@by_rocq
-@pytest.mark.parametrize("forged", ["inverse", "weights", "point", "order", "contexts"])
-def test_rocq_refuses_what_does_not_hold(forged):
-    """A wrong witness; a layer of smaller rank; an a whose powers are not what they should be."""
-    made = instance()
-    values = dict(made.values)
-    if forged == "inverse":
-        values["inverse"][2][0][0] += 1
-    elif forged == "weights":  # three heads are one: rank Z <= 5
-        for name in ("query_weights", "key_weights"):
-            values[name] = np.repeat(values[name][:1], 3, axis=0)
-    elif forged == "contexts":
-        values["contexts"] = values["contexts"][::-1].copy()
-    elif forged == "point":
-        values["point"] += 1
-    else:  # a^(p - 1) is not 1 modulo what is not a prime
-        values["modulus"] += 1
-    require_refused(replaced(made, **values), RANK.known_of(None, *LAYERS["own"]))
+    assert confirm(*saved(tmp_path, *rank("own"))).proved
 
 
 @by_rocq
 def test_the_command_keeps_a_copy_of_what_rocq_compiled(tmp_path):
-    files = list(map(str, saved(tmp_path, certificate_of("own"), *LAYERS["own"])))
+    files = list(map(str, saved(tmp_path, *rank("own"))))
     folder = tmp_path / "compiled"
     done = CliRunner().invoke(cli.app, ["check", *files, "--rocq", "--folder", str(folder)])
     assert done.exit_code == 0, done.output
@@ -326,7 +243,7 @@ def test_the_command_keeps_a_copy_of_what_rocq_compiled(tmp_path):
 
 def test_a_folder_in_which_something_is_is_refused_before_rocq_runs(tmp_path, monkeypatch):
     """Compiled files, makefiles and settings would be believed."""
-    files = saved(tmp_path, certificate_of("own"), *LAYERS["own"])
+    files = saved(tmp_path, *rank("own"))
     monkeypatch.setattr(rocq, "compiled", None)  # is not called
     for name in ("Makefile.coq.local", "_CoqProject", "checker/attention_rank.vo", ".hidden"):
         folder = tmp_path / name.replace("/", "-")
@@ -343,7 +260,7 @@ def test_a_folder_in_which_something_is_is_refused_before_rocq_runs(tmp_path, mo
 
 def test_what_would_take_more_memory_is_refused_before_it_starts(tmp_path, monkeypatch):
     monkeypatch.setattr(theories, "right_inverse", None)  # is not called
-    files = list(map(str, saved(tmp_path, certificate_of("own"), *LAYERS["own"])))
+    files = list(map(str, saved(tmp_path, *rank("own"))))
     with pytest.raises(ParameterError, match="numbers take Rocq about") as caught:
         confirm(*files, max_memory=1.0)
     assert caught.value.witness == 230 + 49
@@ -355,5 +272,5 @@ def test_what_would_take_more_memory_is_refused_before_it_starts(tmp_path, monke
 
 
 def test_the_estimate_grows_with_the_numbers():
-    known = RANK.known_of(None, *LAYERS["own"])
+    known = RANKS.known("own")
     assert gigabytes(dataclasses.replace(known, more=10**6)) > gigabytes(known) + 0.1

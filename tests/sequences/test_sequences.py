@@ -17,7 +17,7 @@ from constructive import (
     build_sequence_memorizer,
     certify,
 )
-from constructive.sequences import examples, storage
+from constructive.sequences import examples
 from constructive.sequences.constructions import CONSTRUCTIONS
 from constructive.sequences.memorizer import fewest_weights
 from constructive.sequences.network import UniformAttention
@@ -174,8 +174,8 @@ VALUES = st.recursive(
 @settings(deadline=None)
 @given(VALUES)
 def test_values(value):
-    content = json.loads(json.dumps(storage.encoded(value)))
-    found = storage.decoded(content)
+    content = json.loads(json.dumps(examples.encoded(value)))
+    found = examples.decoded(content)
     assert found == value
     assert type(found) is type(value)
 
@@ -183,7 +183,7 @@ def test_values(value):
 @settings(deadline=None)
 @given(st.one_of(st.integers(-(1 << 9000), 1 << 9000), st.fractions()))
 def test_numbers(number):
-    assert storage.number(storage.written(number)) == number
+    assert examples.number(examples.written(number)) == number
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_numbers(number):
 )
 def test_texts_which_are_no_numbers(text):
     with pytest.raises(ValueError, match=r"is not a number|invalid literal"):
-        storage.number(text)
+        examples.number(text)
 
 
 @pytest.fixture
@@ -239,6 +239,7 @@ def test_spoilt_files_are_refused_or_are_files_of_something_else(files, name, ki
         (lambda m: m["attention"].update(W_K=["1", "0"]), "attention is not uniform"),
         (lambda m: m["record"].update(construction="<hash>"), "its record is not a name"),
         (lambda m: m["record"].update(seed=-1), "a number of its record is not a number"),
+        (lambda m: m["record"]["sizes"].update(prime_bits=3), "is of a power hash"),
         (lambda m: m["embedding"].update(residual=False), "not written as it should be"),
         (lambda m: m.update(more=1), "it is not written as it should be"),
     ],

@@ -15,12 +15,12 @@ from constructive import (
     PrecisionError,
     Verdict,
     build_memorizer,
-    certify,
     check,
     explain,
     fewest_heads,
     generators,
     heads_needed,
+    token_mixing,
     upper_bound_certificate,
 )
 from constructive.theory import bounds
@@ -47,32 +47,21 @@ def test_generic_data_reach_the_conjectured_capacity(heads, size, more, head_dim
         num_examples=heads * width + 1, context_size=size, width=width, seed=seed
     )
     found = fixed_capacity(shared, heads, head_dim, seed=seed)
-    assert found.exact
-    assert found.lower == rank_one_capacity(heads, size)
-    assert found.lower >= saturated_capacity(heads, size, head_dim)
+    assert found.at_least == found.at_most == rank_one_capacity(heads, size)
+    assert found.at_least >= saturated_capacity(heads, size, head_dim)
     own = generators.uniform(
         num_examples=heads * width + 1, context_size=size, width=width, seed=seed
     )
-    assert fixed_capacity(own, heads, head_dim, seed=seed).lower == heads * width
+    assert fixed_capacity(own, heads, head_dim, seed=seed).at_least == heads * width
 
 
-def test_the_weights_that_are_returned_prove_the_lower_bound():
-    data = generators.uniform(num_examples=12, context_size=3, width=4)
-    found = fixed_capacity(data, 3)
-    assert (found.lower, found.upper) == (12, 12)
-    memorizer = build_memorizer(data.take(range(7)), num_heads=3)
-    proof = certify(type(memorizer)(found.layer, memorizer.record), data, claims=["rank"])
-    assert proof.verdict is Verdict.PROVED
-
-
-def test_what_is_only_probable_is_said_so():
+def test_bounds_may_differ():
     """Translates of one context, with one query: rows lie in d + 1 dimensions (Proposition F)."""
     rng = np.random.default_rng(0)
     contexts = rng.integers(-9, 9, (4, 3)) + rng.integers(-9, 9, (9, 1, 3))
     found = fixed_capacity(Dataset(contexts, np.ones((9, 3)), np.zeros(9)), 5)
-    assert (found.lower, found.upper) == (4, 9)
-    assert not found.exact
-    assert "probably, at most" in repr(found)
+    assert (found.at_least, found.at_most) == (4, 9)
+    assert "rank 4 modulo a prime" in found.why_at_least
 
 
 @pytest.mark.parametrize(
@@ -128,7 +117,7 @@ def test_generic_contexts(total, least, heads):
     data = generators.gaussian(num_examples=total, context_size=3, width=5)
     found = fewest_heads(data)
     assert (found.least, found.heads) == (least, heads)
-    assert fixed_capacity(data, least).lower == total
+    assert fixed_capacity(data, least).at_least == total
     if least > 1:
         assert upper_bound_certificate(data, least - 1).proved
         assert f"allow {5 * (least - 1)} of {total} examples with {least - 1} h" in found.reason
@@ -187,7 +176,7 @@ def test_builders_say_what_it_would_take(data, heads):
 
 
 def test_memory_counts_and_what_fits_is_built(monkeypatch):
-    assert fixed_capacity(OWN, 8).exact  # one more than examples
+    assert fixed_capacity(OWN, 8).at_least == 7  # one head more than examples
     assert build_memorizer(OWN, num_heads=8).max_error(OWN) < 1e-9
     monkeypatch.setattr(bounds, "physical_memory", lambda: 8 * 4 * 100.0)
     bounds.require_heads(10, 20, 10)
@@ -215,7 +204,7 @@ def test_tokens_that_span_everything_take_no_exact_integers():
     """They took minutes of the processor, where a rank modulo a prime is the proof."""
     data = generators.gaussian(num_examples=400, context_size=16, width=384)
     began = time.process_time()
-    assert fixed_capacity(data, num_heads=1).lower == fixed_capacity(data, num_heads=1).upper == 384
+    assert fixed_capacity(data, num_heads=1).at_least == 384
     assert fewest_heads(data).least == 2
     assert time.process_time() - began < 20
 
@@ -231,8 +220,8 @@ def test_what_float64_sees_stands_beside_what_is_exact():
     """Sums in 4 + 16 dimensions: rounding fills all 32, exactly, and float64 sees 20 + 3 x 19."""
     data = rounded_patches(128, lambda tokens, rng: rng.normal(size=(len(tokens), 32)))
     found = fixed_capacity(data, num_heads=4)
-    assert (found.lower, found.upper, found.seen) == (128, 128, 77)
-    assert repr(found).endswith("d_h=1; float64 sees 77)")
+    assert (found.at_least, found.at_most) == (128, 128)
+    assert found.why_at_least.endswith("; float64 sees 77")
     words = "float64 sees tokens in 20 dimensions and differences in 19"
     assert f"But {words}: enough for 77" in str(explain(data, num_heads=4))
     with pytest.raises(PrecisionError, match=words) as caught:
@@ -240,7 +229,7 @@ def test_what_float64_sees_stands_beside_what_is_exact():
     assert "num_heads=7" in caught.value.suggestion
     assert build_memorizer(data, num_heads=7, construction="generic").max_error(data) < 1e-6
     clear = generators.gaussian(num_examples=20, context_size=4, width=6)
-    assert "float64" not in repr(fixed_capacity(clear, 2)) + str(explain(clear, num_heads=2))
+    assert "float64" not in fixed_capacity(clear, 2).why_at_least + str(explain(clear, num_heads=2))
 
 
 def test_zero_and_equal_queries_are_named():
@@ -252,5 +241,7 @@ def test_zero_and_equal_queries_are_named():
     data = rounded_patches(48, queries)
     data = Dataset(data.contexts[:, :, :8], data.queries[:, :8], data.targets)
     words = "20 of them are zero, and all heads attend uniformly there; 3 of them are equal to an"
-    with pytest.raises(CapacityError, match=words):
+    with pytest.raises(CapacityError, match=words) as caught:
         build_memorizer(data, num_heads=8)
+    assert "token_mixing" in caught.value.suggestion
+    assert build_memorizer(token_mixing(data), num_heads=8).max_error(token_mixing(data)) < 1e-9

@@ -153,7 +153,7 @@ def test_sizes_are_those_of_drawn_contexts(size, width, heads, shared):
     sizes = {"width": width, "context_size": size, "shared_context": shared}
     found = labelings(data, heads)
     assert found == labelings(9, heads, **sizes)
-    assert found.rank == fixed_capacity(data, heads).upper
+    assert found.rank == fixed_capacity(data, heads).at_most
     assert (found.share == 1) == (found.rank == 9)
     assert label_capacity(heads, **sizes, probability=1) == label_capacity(heads, **sizes) // 2
 

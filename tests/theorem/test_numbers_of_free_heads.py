@@ -1,9 +1,18 @@
-"""Free heads: the numbers of page 24 against exact ranks, and against their definitions."""
+"""Free heads: the numbers of page 24 against exact ranks and their definitions; and fixed heads."""
 
 import numpy as np
 import pytest
 
-from constructive import Dataset, ParameterError, capacity, generators
+from constructive import (
+    Dataset,
+    ParameterError,
+    build_memorizer,
+    capacity,
+    certify,
+    check,
+    generators,
+    upper_bound_certificate,
+)
 from constructive.data.dataset import different_inputs
 from constructive.theory.free_heads import (
     Dimensions,
@@ -201,8 +210,9 @@ def test_capacity_of_what_makes_no_sense(options, words):
 
 
 def test_capacity_has_data_or_sizes():
-    with pytest.raises(ParameterError, match="beside a dataset"):
-        capacity(data_of(4, 3, 3), num_heads=1, head_dim=1, width=3)
+    for sizes in ({"width": 3}, {"target_dim": 1}, {"shared_context": True}):
+        with pytest.raises(ParameterError, match=f"{next(iter(sizes))} is given beside a dataset"):
+            capacity(data_of(4, 3, 3), num_heads=1, head_dim=1, **sizes)
     with pytest.raises(ParameterError, match="seed=-1"):
         capacity(data_of(4, 3, 3), num_heads=1, head_dim=1, seed=-1)
 
@@ -263,3 +273,35 @@ def test_zero_points_reach_their_numbers_on_generic_data():
         drawn = data_of(point.rank + 2, size, width, shared=shared, seed=seed)
         base = draw_zero_point(point, width, head_dim, 1, rng)
         assert factors_at(base, drawn, rng).rank == point.rank, (point, width, head_dim, size)
+
+
+# Heads that are chosen before the targets, and heads that depend on them: both claims are true.
+
+
+SOME = generators.gaussian(num_examples=64, context_size=8, width=16, seed=5)  # c(E; 2) = 32
+README = generators.uniform(num_examples=20, context_size=3, width=5, seed=0)
+
+
+@pytest.mark.parametrize(("data", "head_dim", "holds"), [(SOME, 8, 32), (README, 3, 10)])
+def test_free_heads_memorize_what_no_fixed_heads_do_and_the_statements_do_not_contradict(
+    data, head_dim, holds
+):
+    heads, total = 2, data.num_examples
+    fixed = upper_bound_certificate(data, heads)
+    assert fixed.proved
+    assert check(fixed, None, data).proved
+    # For all W_Q and W_K there are targets without a readout: the heads come before the targets.
+    assert fixed["impossible"].statement == (
+        f"for all W_Q and W_K of H = 2 heads rank Z <= {holds} on {total} different examples: "
+        "whichever are chosen, some targets have no readout"
+    )
+    for seed in range(3):  # whatever the targets are, there are some weights
+        targets = np.random.default_rng(seed).standard_normal(total)
+        drawn = Dataset(data.contexts, data.queries, targets)
+        sizes = {"num_heads": heads, "head_dim": head_dim}
+        memorizer = build_memorizer(drawn, construction="tangent", **sizes)
+        free = certify(memorizer, drawn, claims=["error", "rank"], epsilon=1e-6)
+        assert free["error"].verdict.name == "PROVED"
+        assert free["rank"].verdict.name == "REFUTED"  # these heads have no readout for others
+        alone = certify(memorizer, drawn, claims="error", epsilon=1e-6)
+        assert check(alone, memorizer, drawn).proved

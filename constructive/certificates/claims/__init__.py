@@ -1,1 +1,1 @@
-"""What a certificate can claim: one file a claim, each with its proof."""
+"""What `certify` proposes for each claim. What it states, and its proof, are in the checker."""

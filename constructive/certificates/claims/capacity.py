@@ -12,7 +12,7 @@ says the same, J alone is the proof.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -110,17 +110,10 @@ class AlmostImpossible(Proposed):
         contexts = data.filled.contexts
         contexts = contexts[np.newaxis] if data.shared_context else contexts[blamed]
         queries = spans_of(data.queries[blamed, np.newaxis])
-        zeros = data.width - queries.tokens
-        of_queries = {
-            "vectors": [[hex(x) for x in vector] for vector in queries.orthogonal[:zeros]],
-            "pivots": list(queries.pivots[:zeros]),
-            "zeros": zeros,
-        }
-        return given | {
-            "examples": pack(blamed),
-            **_spanned(contexts),
-            "of_queries": of_queries,
-        }
+        queries = replace(queries, differences=queries.tokens)  # no vectors but orthogonal ones
+        orthogonal = queries.orthogonal[: data.width - queries.tokens]
+        of_queries = vectors_of(queries, orthogonal)
+        return given | {"examples": pack(blamed), **_spanned(contexts), "of_queries": of_queries}
 
 
 class OfFreeHeads(Proposed):
@@ -128,7 +121,7 @@ class OfFreeHeads(Proposed):
 
     def is_usual(self, weights: Memorizer) -> bool:
         """Return whether heads may depend on the targets, which are numbers."""
-        return weights.record.construction == "tangent" and not weights.record.classes
+        return weights.record.free and not weights.record.classes
 
 
 class Onto(OfFreeHeads):

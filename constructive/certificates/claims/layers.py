@@ -93,7 +93,7 @@ class LayerRank(ClaimKind):
 
     def is_usual(self, weights: Memorizer) -> bool:
         """Return whether heads are fixed, so that a readout has to return any targets."""
-        return weights.record.construction != "tangent"
+        return not weights.record.free
 
     def judge(self, subject: Subject[Memorizer, Dataset]) -> Claim:
         """Let the checker eliminate."""
@@ -156,8 +156,8 @@ class Labels(Proposed):
 
 
 def _scores(weights: Memorizer) -> bool:
-    """Return whether outputs of tangent heads are scores of classes."""
-    return weights.record.construction == "tangent" and bool(weights.record.classes)
+    """Return whether outputs of free heads are scores of classes."""
+    return weights.record.free and bool(weights.record.classes)
 
 
 GROUPING, RANK, ERROR, LABELS = Grouping(), LayerRank(), Error(), Labels()

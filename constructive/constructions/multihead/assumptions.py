@@ -9,6 +9,9 @@ Ranks are numerical here: a context counts as rank-deficient when, after its tok
 length one, its smallest singular value is below `RANK_TOLERANCE` times its largest.
 """
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 
 from constructive.data.dataset import Dataset, refusal, repeated_inputs
@@ -29,19 +32,6 @@ _LARGEST = 1e100
 
 # Largest target: readouts are larger, by the inverse of what float64 rounds to at most.
 _LARGEST_TARGET = 1e290
-
-
-def too_many_tokens(dataset: Dataset) -> AssumptionError | None:
-    """Return why no context has rank n, or None: for n > d."""
-    if dataset.context_size <= dataset.width:
-        return None
-    message = (
-        f"contexts of n={dataset.context_size} tokens in d={dataset.width} dimensions "
-        f"have rank at most {dataset.width}; Assumption 2 needs rank n"
-    )
-    return AssumptionError(
-        message, witness=dataset.context_size, suggestion=f"at most n={dataset.width} tokens"
-    )
 
 
 def repeated(dataset: Dataset) -> AssumptionError | None:
@@ -140,3 +130,24 @@ def _repeated(dataset: Dataset, first: int, second: int) -> AssumptionError:
         )
         return AssumptionError(message, witness=(first, second), suggestion=suggestion)
     raise refusal(dataset, first, second)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Facts about T examples, each computed when it is first asked for, and then kept."""
+
+    dataset: Dataset
+
+    @cached_property
+    def repeated(self) -> AssumptionError | None:
+        """Why no weights return all targets of the inputs as they are: one occurs twice. Or None.
+
+        Raises DataError for equal inputs with different targets, and for numbers that are too large
+        or too small for float64.
+        """
+        return repeated(self.dataset)
+
+    @cached_property
+    def contexts(self) -> float | AssumptionError:
+        """Return `context_ranks`, unless inputs are repeated."""
+        return self.repeated or context_ranks(self.dataset)

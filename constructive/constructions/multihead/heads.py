@@ -22,19 +22,19 @@ which makes no difference to their average, so they count as one.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from constructive.constructions.construction import FixedHeads, Survey
-from constructive.constructions.multihead.assumptions import LOOK_CLOSER
+from constructive.constructions.construction import FixedHeads
+from constructive.constructions.multihead.assumptions import LOOK_CLOSER, Survey
 from constructive.constructions.multihead.grouping import Group, partition
 from constructive.data.dataset import Dataset
 from constructive.support.arrays import Array, row_chunks
 from constructive.support.errors import AssumptionError
 from constructive.support.work import in_pieces, report
-from constructive.theory.bounds import group_sizes
+from constructive.theory.bounds import TheoremHeads, group_sizes
 from constructive.theory.kruskal import RANK_TOLERANCE
 
 _DIRECTIONS = 8  # Random directions that are scored
@@ -242,7 +242,8 @@ class GroupHead:
     w: Array
 
 
-def saturated(
+def heads_of(
+    theorem: TheoremHeads,
     survey: Survey,
     num_heads: int,
     head_dim: int,
@@ -250,77 +251,34 @@ def saturated(
     saturated_fraction: float,
     rng: np.random.Generator,
 ) -> tuple[FixedHeads] | AssumptionError:
-    """Return the heads of Theorem 1, which saturate on this share of the examples off their groups.
+    """Return heads of Theorem 1 or 2, saturated on this share of the examples off their groups.
 
     Returns an AssumptionError for contexts of rank below n, for a group of dependent queries, and
     if too many queries off a group lie in its span.
     """
-    taken = _taken(survey, num_heads)
-    if isinstance(taken, AssumptionError):
-        return taken
-    dataset, (token_distance, groups) = survey.dataset, taken
-    turns = _in_turn(propose(dataset, rng), num_heads)
-    vectors = key_vectors(dataset, token_distance, groups, turns, rng)
-    radius = np.concatenate(
-        [*in_pieces(lambda chunk: token_radius(chunk[1]), dataset.context_chunks())]
-    )
-
-    def head(group: Group, saturation: _Saturation) -> GroupHead | AssumptionError:
-        return _saturated_head(group, vectors[group.rows], saturation, radius, head_dim)
-
-    return _all_heads(head, dataset, zip(groups, turns, strict=True), saturated_fraction, rng)
-
-
-def rank_one(
-    survey: Survey,
-    num_heads: int,
-    head_dim: int,
-    *,
-    saturated_fraction: float,
-    rng: np.random.Generator,
-) -> tuple[FixedHeads] | AssumptionError:
-    """Return the heads of Theorem 2, as `saturated` does, which use one column of W_Q and W_K."""
-    taken = _taken(survey, num_heads)
-    if isinstance(taken, AssumptionError):
-        return taken
-    dataset, (_, groups) = survey.dataset, taken
-    turns = _in_turn(propose(dataset, rng, spread=True), num_heads)
-
-    def head(group: Group, saturation: _Saturation) -> GroupHead | AssumptionError:
-        return _rank_one_head(group, saturation, head_dim)
-
-    return _all_heads(head, dataset, zip(groups, turns, strict=True), saturated_fraction, rng)
-
-
-def _taken(survey: Survey, num_heads: int) -> tuple[float, tuple[Group, ...]] | AssumptionError:
-    """Return what `assumptions.context_ranks` says, and the groups: the first two steps."""
-    if isinstance(survey.contexts, AssumptionError):
-        return survey.contexts
-    groups = partition(survey.dataset, group_sizes(survey.dataset.num_examples, num_heads))
+    dataset, token_distance = survey.dataset, survey.contexts
+    if isinstance(token_distance, AssumptionError):
+        return token_distance
+    groups = partition(dataset, group_sizes(dataset.num_examples, num_heads))
     if isinstance(groups, AssumptionError):
         return groups
     report("build heads", 0, num_heads)
-    return survey.contexts, groups
-
-
-def _in_turn(directions: tuple[KeyDirection, ...], num_heads: int) -> list[KeyDirection]:
-    """Return the key direction of each head: they take a few in turn."""
-    return [directions[index % len(directions)] for index in range(num_heads)]
-
-
-def _all_heads(
-    build: "Callable[[Group, _Saturation], GroupHead | AssumptionError]",
-    dataset: Dataset,
-    taken: Iterable[tuple[Group, KeyDirection]],
-    fraction: float,
-    rng: np.random.Generator,
-) -> tuple[FixedHeads] | AssumptionError:
-    """Build every head from its group and its key direction."""
-    query_lengths, heads = _row_lengths(dataset.queries), []
+    best = propose(dataset, rng, spread=theorem.rank_one)
+    turns = [best[index % len(best)] for index in range(num_heads)]  # heads take a few in turn
+    if not theorem.rank_one:
+        vectors = key_vectors(dataset, token_distance, groups, turns, rng)
+        radius = np.concatenate(
+            [*in_pieces(lambda chunk: token_radius(chunk[1]), dataset.context_chunks())]
+        )
+    lengths, heads = _row_lengths(dataset.queries), []
     # An example orthogonal to w, or nearly so, needs an infinite sharpness; what is no number does.
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        for group, direction in taken:
-            head = build(group, _Saturation(dataset, direction, query_lengths, fraction, rng))
+        for group, direction in zip(groups, turns, strict=True):
+            saturation = _Saturation(dataset, direction, lengths, saturated_fraction, rng)
+            if theorem.rank_one:
+                head = _rank_one_head(group, saturation, head_dim)
+            else:
+                head = _saturated_head(group, vectors[group.rows], saturation, radius, head_dim)
             if isinstance(head, AssumptionError):
                 return head
             heads.append(head)
@@ -419,7 +377,7 @@ def key_vectors(
     attended = math.log(max(size - 1, 1) * _ATTENDED / (1.0 - _ATTENDED))
     vectors = np.empty((dataset.num_examples, dataset.width))
 
-    def solve(chunk: tuple[slice, Array]) -> None:
+    def fill(chunk: tuple[slice, Array]) -> None:
         rows, contexts = chunk
         scores = np.matmul(contexts, own_direction[rows, :, np.newaxis])[:, :, 0]
         token = np.take_along_axis(np.argsort(scores, axis=1), rank[rows, np.newaxis], axis=1)
@@ -427,7 +385,7 @@ def key_vectors(
         wanted[np.arange(len(wanted)), token[:, 0]] += attended
         vectors[rows] = _solve_contexts(contexts, wanted, token_distance)
 
-    for _ in in_pieces(solve, dataset.context_chunks()):
+    for _ in in_pieces(fill, dataset.context_chunks()):
         pass
     return vectors
 

@@ -5,6 +5,7 @@ import numpy as np
 from constructive.constructions.construction import FixedHeads
 from constructive.constructions.multihead.heads import SATURATION_EPS
 from constructive.data.dataset import Dataset
+from constructive.data.shapes import ExampleShapes
 from constructive.exact.softmax import Floats
 from constructive.layers.attention import Chunk, after_attention, examples
 from constructive.support.arrays import Array, Integers
@@ -36,3 +37,10 @@ def represent(dataset: Dataset, heads: FixedHeads) -> tuple[Array, Array]:
         counts += saturated
         report("evaluate heads", rows.stop, dataset.num_examples)
     return z, counts / np.maximum(dataset.num_examples - sizes, 1)
+
+
+def operations_of_z(shapes: ExampleShapes, num_heads: int) -> float:
+    """Estimate the operations that Z takes, which all T x T systems are made of."""
+    size = shapes.context_size
+    keys = size if shapes.shared_context else shapes.width + size
+    return 2.0 * shapes.num_examples * num_heads * shapes.width * (keys + size)

@@ -20,6 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack, qr, solve_triangular
 
+from constructive.constructions.construction import Cost
+from constructive.constructions.multihead.intermediate import operations_of_z
+from constructive.data.shapes import ExampleShapes
 from constructive.support.arrays import Array, Integers, row_chunks
 from constructive.support.work import in_pieces
 
@@ -51,6 +54,13 @@ def solve(z: Array, targets: Array) -> SolvedReadout:
         if solution is None or not (solution.residuals <= allowed).all():
             solution = _by_qr(z, targets)
     return solution
+
+
+def dense_cost(shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> Cost:  # noqa: ARG001 - as for all
+    """Estimate Z, and its factors: T^3."""
+    total, columns = shapes.num_examples, num_heads * shapes.width
+    solve = 2.0 * total**2 * columns + total**3 / 3
+    return Cost(operations_of_z(shapes, num_heads) + solve, 8.0 * total * (columns + total))
 
 
 def _by_gram(z: Array, targets: Array) -> SolvedReadout | None:

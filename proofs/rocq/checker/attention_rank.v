@@ -114,41 +114,33 @@ Proof. by rewrite all_map; apply/(all_nthP [::]) => k _ /=; apply: reduced_powm.
 
 End Logits.
 
-Section Rows.
+Section Example.
 
-Variables (n d dh T H : nat) (contexts : seq (seq (seq dyadic))) (queries : seq (seq dyadic)).
+Variables (n d dh H : nat) (context : seq (seq dyadic)) (query : seq dyadic).
 Variables (query_weights key_weights : seq (seq (seq dyadic))).
 
-Let E (t : 'I_T) := int_matrix n d (nth [::] contexts t).
-Let K (t : 'I_T) (h : 'I_H) := int_logits (E t) (int_matrix d dh (nth [::] key_weights h))
-  (int_matrix d dh (nth [::] query_weights h)) (\row_j int_of_dyadic (nth zero_dyadic (nth [::]
-    queries t) j)).
+Let K (h : 'I_H) := int_logits (int_matrix n d context) (int_matrix d dh (nth [::] key_weights h))
+  (int_matrix d dh (nth [::] query_weights h)) (\row_j int_of_dyadic (nth zero_dyadic query j)).
 Let heads := mkseq (fun h => (transpose dh (arraym r (nth [::] query_weights h)), arraym r (nth
   [::] key_weights h))) H.
 
-Variable k : 'I_T -> 'I_H -> 'I_n -> nat.
-Hypothesis kE : forall t h i, (k t h i)%:R = (K t h i 0)%:~R :> 'Z_(nat63 r).
+Variable k : 'I_H -> 'I_n -> nat.
+Hypothesis kE : forall h i, (k h i)%:R = (K h i 0)%:~R :> 'Z_(nat63 r).
 Hypothesis kd : forall h : 'I_H, size (nth [::] key_weights h) = d.
-
-Section Example.
-
-Variable t : 'I_T.
-Let context := nth [::] contexts t.
-Let query := nth [::] queries t.
 Hypotheses (cn : size context = n) (qd : size query = d).
 
 Let w (h : nat) := powers p r a (transpose dh (arraym r (nth [::] query_weights h))) (arraym r (nth
   [::] key_weights h))
   (arraym r context) (map (dyadicm r) query).
 
-Lemma wE (h : 'I_H) (i : 'I_n) : toF (nth 0%uint63 (w h) i) = toF a ^+ k t h i.
+Lemma wE (h : 'I_H) (i : 'I_n) : toF (nth 0%uint63 (w h) i) = toF a ^+ k h i.
 Proof. by apply: powersE => //; rewrite kE. Qed.
 
 Lemma size_w h : size (w h) = n. Proof. exact: size_powers. Qed.
 
 Lemma reduced_w h : all (reduced p) (w h). Proof. exact: reduced_powers. Qed.
 
-Lemma sum_wE (h : 'I_H) : toF (sum63 p (w h)) = \sum_i toF a ^+ k t h i.
+Lemma sum_wE (h : 'I_H) : toF (sum63 p (w h)) = \sum_i toF a ^+ k h i.
 Proof.
 have [-> _] := toF_sum Fp0 p1 p31 (reduced_w h).
 by rewrite (big_nth 0%uint63) size_w big_mkord; apply: eq_bigr => i _; exact: wE.
@@ -164,7 +156,7 @@ exact: (toF_sum Fp0 p1 p31 (reduced_w g)).2.
 Qed.
 
 Lemma product_othersE (h : 'I_H) :
-  toF (product63 p (mkseq (others h) H)) = \prod_(g | g != h) \sum_i toF a ^+ k t g i.
+  toF (product63 p (mkseq (others h) H)) = \prod_(g | g != h) \sum_i toF a ^+ k g i.
 Proof.
 have [-> _] := toF_product Fp0 p1 p31 (reduced_others h).
 rewrite /mkseq big_map -[X in iota 0 X](subn0 H) -/(index_iota 0 H) big_mkord [RHS]big_mkcond.
@@ -190,9 +182,10 @@ by rewrite (nth_map [::]) ?size_mkseq // nth_mkseq.
 Qed.
 
 Lemma representationE (h : 'I_H) (j : 'I_d) : toF (nth 0%uint63 (nth [::] row h) j) =
-  evaluate (toF a) (cleared E k t (mxvec_index h j)).
+  (\sum_i (int_matrix n d context i j)%:~R * toF a ^+ k h i) *
+    \prod_(g | g != h) \sum_i toF a ^+ k g i.
 Proof.
-rewrite evaluate_cleared rowE nth_mkseq // (nth_map [::]) ?size_mkseq // nth_mkseq //.
+rewrite rowE nth_mkseq // (nth_map [::]) ?size_mkseq // nth_mkseq //.
 have red0 := reduced0 p1 p31; have cr := reduced_column p1 p31 context j.
 have prod2 := (toF_product Fp0 p1 p31 (reduced_others h)).2.
 rewrite (toF_mulm Fp0 p1 p31) ?(reduced_dotm p1 p31) // product_othersE; congr (_ * _).
@@ -215,6 +208,20 @@ Qed.
 
 End Example.
 
+Section Rows.
+
+Variables (n d dh T H : nat) (contexts : seq (seq (seq dyadic))) (queries : seq (seq dyadic)).
+Variables (query_weights key_weights : seq (seq (seq dyadic))).
+
+Let E (t : 'I_T) := int_matrix n d (nth [::] contexts t).
+Let K (t : 'I_T) (h : 'I_H) := int_logits (E t) (int_matrix d dh (nth [::] key_weights h))
+  (int_matrix d dh (nth [::] query_weights h)) (\row_j int_of_dyadic (nth zero_dyadic (nth [::]
+    queries t) j)).
+
+Variable k : 'I_T -> 'I_H -> 'I_n -> nat.
+Hypothesis kE : forall t h i, (k t h i)%:R = (K t h i 0)%:~R :> 'Z_(nat63 r).
+Hypothesis kd : forall h : 'I_H, size (nth [::] key_weights h) = d.
+
 Variables (marks : seq bitseq) (inverse : seq (seq (seq int63))).
 
 Hypothesis checked : check_attention p r a n d dh T H contexts queries query_weights key_weights
@@ -229,26 +236,27 @@ apply/row_freeP; exists (\matrix_s mxvec (W s))^T; apply/matrixP => t s; rewrite
 have /okT : val t \in iota 0 T by rewrite mem_iota /=.
 case/and3P => /eqP cn /eqP qd /allP/(_ (val s)); rewrite mem_iota /= => /(_ (ltn_ord
   s))/Uint63.eqb_spec.
-move=> /(congr1 (toF)) e; have [sh rr] := row_shape t.
+move=> /(congr1 (toF)) e.
+have [sh rr] := row_shape d dh H (nth [::] contexts t) (nth [::] queries t) query_weights key_weights.
 have inv : all (all (reduced p)) (nth [::] inverse s).
   have [si|si] := ltnP s (size inverse); last by rewrite nth_default.
   by move: red => /(all_nthP [::]); apply.
 have red0 := reduced0 p1 p31.
-have sr : (size (representation p r a d heads (nth [::] contexts t) (nth [::] queries t)) <= H)%N
-  by rewrite size_row.
+have sr := eq_leq (size_row d dh H (nth [::] contexts t) (nth [::] queries t) query_weights
+  key_weights).
 move: e; rewrite (toF_dotm2 Fp0 p1 p31 marks red0 rr inv sr sh) [residue _ 0%uint63]toF0 add0r => e.
 transitivity (toF (if val t == val s then 1%uint63 else 0%uint63)); last by rewrite -val_eqE; case:
   eqP.
 rewrite -[RHS]e mxE sum_mxvec_index; apply: eq_bigr => h _; apply: eq_bigr => j _.
-by rewrite (representationE cn qd) [X in X * _]mxE [X in _ * X]mxE [X in _ * X]mxE mxvecE [X in _ *
-  X]mxE.
+by rewrite (representationE (kE t) kd cn qd) [X in X * _]mxE evaluate_cleared [X in _ * X]mxE
+  [X in _ * X]mxE mxvecE [X in _ * X]mxE.
 Qed.
 
 End Rows.
 
 (* Exponents that are not negative, the same modulo r *)
-Lemma natural_exponents n T H (kappa : 'I_T -> 'I_H -> 'I_n -> int) :
-  exists (k : 'I_T -> 'I_H -> 'I_n -> nat) (M : 'I_T -> 'I_H -> nat),
+Lemma natural_exponents T H (n : 'I_T -> nat) (kappa : forall t, 'I_H -> 'I_(n t) -> int) :
+  exists (k : forall t, 'I_H -> 'I_(n t) -> nat) (M : 'I_T -> 'I_H -> nat),
     (forall t h i, (k t h i)%:Z = kappa t h i + (M t h)%:Z) /\
     (forall t h i, (k t h i)%:R = (kappa t h i)%:~R :> 'Z_(nat63 r)).
 Proof.
@@ -309,7 +317,7 @@ pose q (t : 'I_T) := \row_j int_of_dyadic (nth zero_dyadic (nth [::] queries t) 
 pose E (t : 'I_T) := int_matrix n d (nth [::] contexts t).
 pose K (t : 'I_T) (h : 'I_H) := int_logits (E t) (int_matrix d dh (nth [::] key_weights h))
   (int_matrix d dh (nth [::] query_weights h)) (q t).
-have [k [M [kZ kE]]] := natural_exponents ok (fun t h i => K t h i 0).
+have [k [M [kZ kE]]] := natural_exponents (n := fun=> n) ok (fun t h i => K t h i 0).
 have kd (h : 'I_H) : size (nth [::] key_weights h) = d by apply/eqP/okH; rewrite mem_iota /=.
 have rf := checked_row_free ok kE kd checked.
 have tr := hermite_power_of_two R (eE + eK + eQ + eq).

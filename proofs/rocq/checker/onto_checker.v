@@ -265,7 +265,7 @@ Let P0 : (nat63 p)%:R = 0 :> 'F_(nat63 p). Proof. exact: Fp0 ok. Qed.
 Let r1 : PrimInt63.ltb 1%uint63 r. Proof. by case/and5P: ok. Qed.
 Let r31 : PrimInt63.ltb r 2147483648%uint63. Proof. by case/and5P: ok. Qed.
 
-Variables (n d dh T H m : nat) (contexts : seq (seq (seq dyadic))) (queries : seq (seq dyadic)).
+Variables (d dh T H m : nat) (contexts : seq (seq (seq dyadic))) (queries : seq (seq dyadic)).
 Variables (uniform : nat) (leaders : seq nat).
 Variables (query_weights key_weights readouts : seq (seq (seq dyadic))).
 Variables (columns : seq bitseq) (inverse : seq (seq (seq int63))).
@@ -280,7 +280,8 @@ Let own (g : nat) : 'M[int]_(d, m) := int_matrix d m (nth [::] readouts g).
 Definition free_readout (h : 'I_H) : 'M[int]_(d, m) :=
   if is_leader leaders h then own h - \sum_(g < H | leader leaders g == h) own g else own h.
 
-Let E (t : 'I_T) := int_matrix n d (nth [::] contexts t).
+Let n (t : 'I_T) := size (nth [::] contexts t).
+Let E (t : 'I_T) := int_matrix (n t) d (nth [::] contexts t).
 Let Q : 'M[int]_(T, d) := int_matrix T d queries.
 Let K (t : 'I_T) (h : 'I_H) := int_logits (E t) (free_keys h) (free_queries h)
   (\row_j int_of_dyadic (nth zero_dyadic (nth [::] queries t) j)).
@@ -307,9 +308,10 @@ congr (_ - _); rewrite big_map big_filter -[X in iota 0 X](subn0 H) -/(index_iot
 by apply: eq_bigr => g _; exact: (entryE g).2.
 Qed.
 
-Variable k : 'I_T -> 'I_H -> 'I_n -> nat.
+Variable k : forall t, 'I_H -> 'I_(n t) -> nat.
+Arguments k : clear implicits.
 Hypothesis kE : forall t h i, (k t h i)%:R = (K t h i 0)%:~R :> 'Z_(nat63 r).
-Hypothesis checked : check_onto p r a n d dh T H m contexts queries uniform leaders query_weights
+Hypothesis checked : check_onto p r a d dh T H m contexts queries uniform leaders query_weights
   key_weights readouts columns inverse.
 
 Let w (t : 'I_T) (h : nat) := powers p r a (transpose dh (arraym r (nth [::] asking h)))
@@ -317,14 +319,14 @@ Let w (t : 'I_T) (h : nat) := powers p r a (transpose dh (arraym r (nth [::] ask
   (map (dyadicm r) (nth [::] queries t)).
 Let others (t : 'I_T) (h : nat) := product63 p (mkseq (fun g => if g == h then
   PrimInt63.mod 1%uint63 p else sum63 p (w t g)) H).
-Let rows (t : 'I_T) := example_rows p r a n d m (mkseq (fun h => HeadResidues
+Let rows (t : 'I_T) := example_rows p r a d m (mkseq (fun h => HeadResidues
   (transpose dh (arraym r (nth [::] asking h))) (arraym r (nth [::] keying h))
   (transpose dh (arraym p (nth [::] asking h))) (transpose dh (arraym p (nth [::] keying h)))
   (readout_of leaders p (map (arraym p) readouts) d m H h)) H)
   (nth [::] contexts t) (nth [::] queries t).
 
 Lemma example_rowsE (t : 'I_T) : rows t = mkseq (fun h =>
-  head_rows p n m (transpose dh (arraym p (nth [::] asking h)))
+  head_rows p (n t) m (transpose dh (arraym p (nth [::] asking h)))
     (transpose dh (arraym p (nth [::] keying h)))
     (readout_of leaders p (map (arraym p) readouts) d m H h) (arraym p (nth [::] contexts t))
     (transpose d (arraym p (nth [::] contexts t))) (map (dyadicm p) (nth [::] queries t))
@@ -346,10 +348,10 @@ Section Row.
 
 Variable t : 'I_T.
 Hypotheses (kd : forall h : 'I_H, size (nth [::] keying h) = d).
-Hypotheses (cn : size (nth [::] contexts t) = n) (qd : size (nth [::] queries t) = d).
+Hypothesis qd : size (nth [::] queries t) = d.
 
 Notation ofZ A := (map_mx (intr : int -> 'F_(nat63 p)) A).
-Let wF (h : 'I_H) : 'cV['F_(nat63 p)]_n := \col_i toF a ^+ k t h i.
+Let wF (h : 'I_H) : 'cV['F_(nat63 p)]_(n t) := \col_i toF a ^+ k t h i.
 Let oF (h : 'I_H) : 'F_(nat63 p) := \prod_(g | g != h) (\sum_i toF a ^+ k t g i) ^+ 2.
 
 Lemma row_of_head (h : 'I_H) (j : 'I_m) (G : nat -> 'F_(nat63 p)) :
@@ -371,10 +373,10 @@ move=> x; rewrite /x example_rowsE nth_mkseq //; apply: head_rowsE => //.
 - exact: lists_query.
 - split; first exact: size_w.
   split=> [|i]; first exact: reduced_w.
-  by rewrite [RHS]mxE; exact: (wE ok kE kd cn qd h i).
+  by rewrite [RHS]mxE; exact: (wE ok (@kE t) kd (erefl _) qd h i).
 - exact: reduced_mod.
 have oE : toF (others t h) = \prod_(g | g != h) \sum_i toF a ^+ k t g i.
-  exact: (product_othersE ok kE kd cn qd h).
+  exact: (product_othersE ok (@kE t) kd (erefl _) qd h).
 have ro : reduced p (others t h).
   by apply: (toF_product P0 p1 p31 _).2; apply: reduced_others.
 rewrite (toF_mulm P0 p1 p31) // oE /oF prodrXl expr2 //.
@@ -411,11 +413,11 @@ Lemma checked_row_full : row_full (map_mx (evaluate (toF a)) (cleared_derivative
 Proof.
 suff -> : map_mx (evaluate (toF a)) (cleared_derivatives E Q free_queries free_keys free_readout
     query_directions key_directions readout_directions k) = 1%:M by rewrite /row_full mxrank1.
-case/and5P: checked => _ _ _ /allP okH /andP[red /allP okT].
+case/and5P: checked => _ _ /allP okH red /allP okT.
 have kd (h : 'I_H) : size (nth [::] keying h) = d by apply/eqP/okH; rewrite mem_iota /=.
 apply/matrixP => c s; case/mxvec_indexP: s => t j; case/mxvec_indexP: c => t' j'.
 have /okT : val t \in iota 0 T by rewrite mem_iota /=.
-case/and3P => /eqP cn /eqP qd /allP/(_ (val j)); rewrite mem_iota /= => /(_ (ltn_ord j)).
+case/and3P => _ /eqP qd /allP/(_ (val j)); rewrite mem_iota /= => /(_ (ltn_ord j)).
 move=> /allP/(_ (t' * m + j')%N); rewrite mem_iota /= add0n.
 have -> : (t' * m + j' < T * m)%N.
   apply: (@leq_trans (t'.+1 * m)); first by rewrite mulSn addnC ltn_add2r.
@@ -426,10 +428,10 @@ have sr : size (rows t) = H by rewrite example_rowsE size_mkseq.
 have XE (h : 'I_H) : nth [::] X h = nth [::] (nth [::] (rows t) h) j by rewrite (nth_map [::]) ?sr.
 have rX : all (all (reduced p)) X.
   apply/(all_nthP [::]) => h; rewrite size_map sr => hH; rewrite (XE (Ordinal hH)).
-  by have [] := row_of_head kd cn qd (Ordinal hH) j (fun=> 0).
+  by have [] := row_of_head kd qd (Ordinal hH) j (fun=> 0).
 have sX : all (fun x : seq int63 => size x <= width d dh m)%N X.
   apply/(all_nthP [::]) => h; rewrite size_map sr => hH; rewrite (XE (Ordinal hH)).
-  by have [-> _ _] := row_of_head kd cn qd (Ordinal hH) j (fun=> 0).
+  by have [-> _ _] := row_of_head kd qd (Ordinal hH) j (fun=> 0).
 have ri : all (all (reduced p)) (nth [::] inverse (t' * m + j')).
   have [si|si] := ltnP (t' * m + j') (size inverse); last by rewrite nth_default.
   by move: red => /(all_nthP [::]); apply.
@@ -445,7 +447,7 @@ have phiC q q' (B : 'M[int]_(q, q')) : map_mx phi (map_mx polyC B) =
   by apply/matrixP => i l; rewrite !mxE /= map_polyC /horner_eval hornerC.
 have phiX q : phi 'X^q = toF a ^+ q by rewrite /= map_polyXn /horner_eval hornerXn.
 rewrite mxE [X in evaluate _ X]mxE mxvecE mxE summxE -[LHS]/(phi _) rmorph_sum.
-apply: eq_bigr => h _; rewrite XE; have [_ _ ->] := row_of_head kd cn qd h j (fun l =>
+apply: eq_bigr => h _; rewrite XE; have [_ _ ->] := row_of_head kd qd h j (fun l =>
   toF (nth 0%uint63 (spread (nth [::] columns h) (nth [::] (nth [::] inverse (t' * m + j')) h)) l)).
 rewrite [X in phi X]mxE rmorphM rmorph_prod; congr (_ * _).
   apply: eq_bigr => g _; rewrite rmorphX rmorph_sum; congr (_ ^+ 2).
@@ -470,31 +472,34 @@ Qed.
 End Sound.
 
 (* Some weights for all targets: of H heads with d_h = dh and values of m numbers or more *)
-Theorem check_onto_sound (R : realType) p r a (n d dh T H m : nat) contexts queries uniform leaders
-    query_weights key_weights readouts columns inverse (eE eq : int) :
-  check_onto p r a n d dh T H m contexts queries uniform leaders query_weights key_weights readouts
+Theorem check_onto_sound (R : realType) p r a (d dh T H m : nat) contexts queries uniform leaders
+    query_weights key_weights readouts columns inverse (eE eQ : int) :
+  check_onto p r a d dh T H m contexts queries uniform leaders query_weights key_weights readouts
     columns inverse ->
   forall (dv : nat) (Y : 'M[R]_(T, m)), (m <= dv)%N -> exists L : layer R d H dh dv m,
-    memorizes L (fun t : 'I_T => stored_matrix R eE n d (nth [::] contexts t))
-      (stored_matrix R eq T d queries) Y.
+    forall t : 'I_T, let context := nth [::] contexts t in
+    output L (stored_matrix R eE (size context) d context) (row t (stored_matrix R eQ T d queries)) =
+      row t Y.
 Proof.
 move=> checked dv Y mdv; have := checked; rewrite /check_onto.
-case/and5P => ok n0 /allP leadersP _ _; move: Y.
+case/and5P => ok /allP leadersP _ _ /allP okT; move: Y.
 pose q (t : 'I_T) := \row_j int_of_dyadic (nth zero_dyadic (nth [::] queries t) j) : 'rV[int]_d.
 pose WQ := free_queries d dh uniform leaders query_weights (H := H).
 pose WK := free_keys d dh uniform leaders key_weights (H := H).
-pose E (t : 'I_T) := int_matrix n d (nth [::] contexts t).
+pose n (t : 'I_T) := size (nth [::] contexts t).
+have n0 t : (0 < n t)%N by have /okT/and3P[] : val t \in iota 0 T by rewrite mem_iota /=.
+pose E (t : 'I_T) := int_matrix (n t) d (nth [::] contexts t).
 have [k [M [kZ kE]]] := natural_exponents ok
   (fun t h i => int_logits (E t) (WK h) (WQ h) (q t) i 0).
 have below (h : 'I_H) : (leader leaders h < H)%N /\ is_leader leaders (leader leaders h).
   by have /leadersP/andP : val h \in iota 0 H by rewrite mem_iota /=.
 pose group (h : 'I_H) := Ordinal (below h).1.
-pose delta : rat := 2 ^ (eE + eq).
+pose delta : rat := 2 ^ (eE + eQ).
 have two (F : numFieldType) (e : int) : 2 ^ e != 0 :> F by rewrite expfz_neq0 // pnatr_eq0.
-have deltaE : ratr delta = 2 ^ eE * 2 ^ eq :> R.
+have deltaE : ratr delta = 2 ^ eE * 2 ^ eQ :> R.
   by rewrite fmorphXz /= ratr_nat expfzDr // pnatr_eq0.
-apply: (@onto_certificate R n d dh T H m _ dv E (int_matrix T d queries) WQ WK
-  (free_readout d m leaders readouts) _ _ _ k group _ _ (2 ^ eE) (2 ^ eq) delta
+apply: (@onto_certificate R d dh T H m _ dv n E (int_matrix T d queries) WQ WK
+  (free_readout d m leaders readouts) _ _ _ k group _ _ (2 ^ eE) (2 ^ eQ) delta
   (fun t h => - (M t h)%:R * ratr delta) (nat63 p) _ n0 mdv (two _ _) (two _ _) (two _ _) _ _ _ _ _
   (checked_row_full ok kE checked)).
 - by move=> t; rewrite stored_matrixE.
@@ -514,9 +519,9 @@ apply: (@onto_certificate R n d dh T H m _ dv E (int_matrix T d queries) WQ WK
     by rewrite nth_nil.
   by rewrite nth_nseq; case: ifP.
 move=> t h i; rewrite -mulrDl !stored_matrixE.
-have -> : row t (2 ^ eq *: map_mx intr (int_matrix T d queries)) = 2 ^ eq *: map_mx intr (q t) :>
+have -> : row t (2 ^ eQ *: map_mx intr (int_matrix T d queries)) = 2 ^ eQ *: map_mx intr (q t) :>
   'rV[R]_d by apply/rowP => j; rewrite !mxE.
-have := real_logits (E t) (WK h) (WQ h) (q t) (2 ^ eE : R) 1 1 (2 ^ eq).
+have := real_logits (E t) (WK h) (WQ h) (q t) (2 ^ eE : R) 1 1 (2 ^ eQ).
 rewrite !scale1r !mulr1 => logitE; rewrite map_mxM -map_trmx logitE mxE mulrC deltaE; congr (_ * _).
 by rewrite mxE -[(k t h i)%:R]/((k t h i)%:Z)%:~R kZ rmorphD /= addrK.
 Qed.

@@ -70,7 +70,7 @@ Record head_residues := HeadResidues {
   queries_r : seq (seq int63); keys_r : seq (seq int63);
   queries_p : seq (seq int63); keys_p : seq (seq int63); readout_p : seq (seq int63) }.
 
-Definition example_rows (n d m : nat) (heads : seq head_residues) (context : seq (seq dyadic))
+Definition example_rows (d m : nat) (heads : seq head_residues) (context : seq (seq dyadic))
     (query : seq dyadic) : seq (seq (seq int63)) :=
   let tokens := arraym p context in
   let columns := transpose d tokens in
@@ -83,12 +83,12 @@ Definition example_rows (n d m : nat) (heads : seq head_residues) (context : seq
     let head := nth (HeadResidues [::] [::] [::] [::] [::]) heads h in
     let others := product63 p (mkseq (fun g => if g == h then PrimInt63.mod 1%uint63 p else nth
       0%uint63 sums g) (size heads)) in
-    head_rows n m (queries_p head) (keys_p head) (readout_p head) tokens columns asked
+    head_rows (size context) m (queries_p head) (keys_p head) (readout_p head) tokens columns asked
       (nth [::] w h) (mulm p others others)) (size heads).
 
 (* Shapes, and a right inverse of chosen columns, one column after the other: a row is that of an *)
 (* output j of an example t.                                                                      *)
-Definition check_onto (n d dh T H m : nat) (contexts : arrays) (queries : array) (uniform : nat)
+Definition check_onto (d dh T H m : nat) (contexts : arrays) (queries : array) (uniform : nat)
     (leaders : seq nat) (query_weights key_weights readouts : arrays) (columns : masks)
     (inverse : inverses) : bool :=
   let asking := queries_of uniform leaders query_weights H in
@@ -98,14 +98,14 @@ Definition check_onto (n d dh T H m : nat) (contexts : arrays) (queries : array)
     (transpose dh (arraym r (nth [::] asking h))) (arraym r (nth [::] keying h))
     (transpose dh (arraym p (nth [::] asking h))) (transpose dh (arraym p (nth [::] keying h)))
     (readout_of leaders p reading d m H h)) H in
-  [&& moduli p r a, (0 < n)%N, are_leaders leaders H,
+  [&& moduli p r a, are_leaders leaders H,
       all (fun h => size (nth [::] keying h) == d) (iota 0 H),
       all (all (all (reduced p))) inverse &
       all (fun t =>
         let context := nth [::] contexts t in
         let query := nth [::] queries t in
-        [&& size context == n, size query == d &
-          let rows := example_rows n d m heads context query in
+        [&& (0 < size context)%N, size query == d &
+          let rows := example_rows d m heads context query in
           all (fun j =>
             let row := chosen columns (map (fun head => nth [::] head j) rows) in
             all (fun s => PrimInt63.eqb (dotm2 p 0%uint63 row (nth [::] inverse s))

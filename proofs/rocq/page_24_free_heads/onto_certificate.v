@@ -21,17 +21,22 @@ Definition moments (A : comRingType) n d m (E : 'M[A]_(n, d)) (w : 'cV[A]_n) (e 
 
 Section Cleared.
 
-Variables (n d dh T H m N : nat) (E : 'I_T -> 'M[int]_(n, d)) (Q : 'M[int]_(T, d)).
+Variables (d dh T H m N : nat) (n : 'I_T -> nat) (E : forall t, 'M[int]_(n t, d)).
+Variable (Q : 'M[int]_(T, d)).
 Variables (WQ WK : 'I_H -> 'M[int]_(d, dh)) (V : 'I_H -> 'M[int]_(d, m)).
 Variables (dQ dK : 'I_H -> 'I_N -> 'M[int]_(d, dh)) (dU : 'I_H -> 'I_N -> 'M[int]_(d, m)).
-Variable k : 'I_T -> 'I_H -> 'I_n -> nat.
+Variable k : forall t, 'I_H -> 'I_(n t) -> nat.
+Arguments k : clear implicits.
+
+(* The denominator of softmax *)
+Definition sum_of_powers t h : {poly int} := \sum_i 'X^(k t h i).
 
 Let poly p q (A : 'M[int]_(p, q)) : 'M[{poly int}]_(p, q) := map_mx polyC A.
 
 (* The derivatives of the numbers of all targets in N directions, times the squares of the        *)
 (* denominators of all heads, as polynomials in exp(delta)                                        *)
 Definition cleared_derivatives : 'M[{poly int}]_(N, T * m) :=
-  \matrix_c mxvec (\matrix_t \sum_h \prod_(g | g != h) denominator k t g ^+ 2 *:
+  \matrix_c mxvec (\matrix_t \sum_h \prod_(g | g != h) sum_of_powers t g ^+ 2 *:
     moments (poly (E t)) (\col_i 'X^(k t h i)) (poly (row t Q))
       (poly (WK h *m (dQ h c)^T + dK h c *m (WQ h)^T)) (poly (V h)) (poly (dU h c))).
 
@@ -42,20 +47,21 @@ End Cleared.
 (* number, and a constant of each example and head. If for some integer directions the rank of    *)
 (* the derivatives at the point a modulo p is T m, some weights memorize all targets.             *)
 Definition Onto_certificate : Prop :=
-  forall (R : realType) (n d dh T H m N dv : nat)
-      (E : 'I_T -> 'M[int]_(n, d)) (Q : 'M[int]_(T, d)) (WQ WK : 'I_H -> 'M[int]_(d, dh))
+  forall (R : realType) (d dh T H m N dv : nat) (n : 'I_T -> nat)
+      (E : forall t, 'M[int]_(n t, d)) (Q : 'M[int]_(T, d)) (WQ WK : 'I_H -> 'M[int]_(d, dh))
       (V : 'I_H -> 'M[int]_(d, m)) (dQ dK : 'I_H -> 'I_N -> 'M[int]_(d, dh))
-      (dU : 'I_H -> 'I_N -> 'M[int]_(d, m)) (k : 'I_T -> 'I_H -> 'I_n -> nat)
-      (group : 'I_H -> 'I_H) (Er : 'I_T -> 'M[R]_(n, d)) (Qr : 'M[R]_(T, d)) (sigma tau : R)
+      (dU : 'I_H -> 'I_N -> 'M[int]_(d, m)) (k : forall t, 'I_H -> 'I_(n t) -> nat)
+      (group : 'I_H -> 'I_H) (Er : forall t, 'M[R]_(n t, d)) (Qr : 'M[R]_(T, d)) (sigma tau : R)
       (delta : rat) (c : 'I_T -> 'I_H -> R) (p : nat) (a : 'F_p),
-    (0 < n)%N -> (m <= dv)%N -> sigma != 0 -> tau != 0 -> delta != 0 ->
+    (forall t, 0 < n t)%N -> (m <= dv)%N -> sigma != 0 -> tau != 0 -> delta != 0 ->
     (forall t, Er t = sigma *: map_mx intr (E t)) -> Qr = tau *: map_mx intr Q ->
     (forall g, \sum_(h | group h == g) V h = 0) ->
     (forall g h, group g = group h -> WK g *m (WQ g)^T = WK h *m (WQ h)^T) ->
     (forall t h i, (Er t *m map_mx intr (WK h *m (WQ h)^T) *m (row t Qr)^T) i 0 =
       (k t h i)%:R * ratr delta + c t h) ->
     row_full (map_mx (evaluate a) (cleared_derivatives E Q WQ WK V dQ dK dU k)) ->
-  forall Y : 'M[R]_(T, m), exists L : layer R d H dh dv m, memorizes L Er Qr Y.
+  forall Y : 'M[R]_(T, m), exists L : layer R d H dh dv m,
+    forall t, output L (Er t) (row t Qr) = row t Y.
 
 Lemma map_moments (A F : comRingType) (f : {rmorphism A -> F}) n d m (E : 'M[A]_(n, d)) w e N V dU :
   map_mx f (moments E w e N V dU) = moments (map_mx f E) (map_mx f w) (map_mx f e) (map_mx f N)
@@ -109,7 +115,7 @@ End Real.
 
 Theorem onto_certificate : Onto_certificate.
 Proof.
-move=> R n d dh T H m N dv E Q WQ WK V dQ dK dU k group Er Qr sigma tau delta c p a.
+move=> R d dh T H m N dv n E Q WQ WK V dQ dK dU k group Er Qr sigma tau delta c p a.
 move=> n0 mdv s0 t0 d0 ErE QrE sum0 same kE full Y.
 pose x : R := expR (ratr delta); have tr : transcendental x by exact: hermite.
 pose phi := [rmorphism of horner_eval a \o map_poly (intr : int -> 'F_p)].
@@ -123,11 +129,11 @@ have psiC p' q (B : 'M[int]_(p', q)) : map_mx psi (map_mx polyC B) = real _ _ B.
   by apply/matrixP => i j; rewrite !mxE /= map_polyC /horner_eval hornerC.
 have WE h : real _ _ (WK h) *m (real _ _ (WQ h))^T = real _ _ (WK h *m (WQ h)^T).
   by rewrite /real map_trmx -map_mxM.
-pose z t h := psi (denominator k t h).
+pose z t h := psi (sum_of_powers k t h).
 have zE t h : z t h = \sum_i x ^+ k t h i.
   by rewrite /z rmorph_sum; apply: eq_bigr => i _; rewrite /= map_polyXn /horner_eval hornerXn.
 have z0 t h : z t h != 0.
-  rewrite zE gt_eqF //; have := expsum_gt0 (\col_i ((k t h i)%:R * ratr delta : R)) n0.
+  rewrite zE gt_eqF //; have := expsum_gt0 (\col_i ((k t h i)%:R * ratr delta : R)) (n0 t).
   by congr (0 < _); apply: eq_bigr => i _; rewrite mxE expRMm.
 have softmaxE t h : softmax (Er t *m real _ _ (WK h *m (WQ h)^T) *m (row t Qr)^T) =
     (z t h)^-1 *: \col_i x ^+ k t h i.
@@ -140,7 +146,7 @@ pose B := derivatives (fun h => real _ _ (WQ h)) (fun h => real _ _ (WK h))
   (fun h c => real _ _ (dQ h c)) (fun h c => real _ _ (dK h c)) dUr Er Qr.
 apply: (@derivatives_memorize R d H dh m N (fun h => real _ _ (WQ h)) (fun h => real _ _ (WK h))
   (fun h => real _ _ (V h)) (fun h c => real _ _ (dQ h c)) (fun h c => real _ _ (dK h c)) dUr T dv
-  (fun=> n) Er Qr Y mdv) => [t|].
+  n Er Qr Y mdv) => [t|].
   rewrite (partition_big group xpredT) //= big1 // => g _.
   case: (pickP (fun h => group h == g)) => [h0 /eqP h0g|none]; last by rewrite big_pred0.
   rewrite (eq_bigr (fun h => head (Er t) (real _ _ (WK h0 *m (WQ h0)^T)) (row t Qr) *m

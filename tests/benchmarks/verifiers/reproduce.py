@@ -78,7 +78,7 @@ def vibecheck_unsat():
     graph = helper.make_graph(nodes, "graph", *ends, initializer=stored)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     wanted = Spec(x_lo=[0] * d, x_hi=[1] * d).forbid([[1.0]], [-0.7])
-    result = verify(model, wanted, timeout=20)
+    result = verify(model, wanted, timeout=100)
     print(version("vibecheck-nn"), "says that f >= 0.7 is", result.verdict)
     run = onnxruntime.InferenceSession(model.SerializeToString()).run
     print("f at the corner t of the box:", run(None, {"X": t[None]})[0].item())

@@ -1,13 +1,123 @@
-"""Small compact decoders for tests: sign tokens, saturated heads, and a readout of integers."""
+"""Decoders by hand: of two tokens; and compact ones, of integers."""
 
 import dataclasses
+import json
 
 import numpy as np
+from mutations import safetensors
 
 from constructive import CausalLayer, Decoder, Text
-from constructive.recite.causal import read
-from constructive.recite.decoder import DecoderRecord
-from constructive.recite.packed import drawn_signs
+from constructive.certificates.certify import describe_arrays
+from constructive.recite.causal import read_tokens
+from constructive.recite.decoder import DecoderRecord, file_content
+from constructive.recite.packed import drawn_signs, packable
+from constructive.support.files import digest
+
+NAMES = ("embedding", "positions", "W_Q", "W_K", "U", "unembedding")
+TWO = Text.of([0, 1])
+"""Two tokens, and the end."""
+TWO_ROWS = np.array([[0.0, 0.1], [0.25, 1.0], [-1.0, -1.0]])
+"""Unembedding for which (1, 1) gives the second token, (-1, 0) the end, and (-1, 1) neither."""
+
+
+def by_hand(text, weights, *, window=None, storage="float32"):
+    """A decoder of these six arrays."""
+    embedding, positions, w_q, w_k, u, unembedding = (
+        np.asarray(weights[name], np.float32) for name in NAMES
+    )
+    layer = CausalLayer(w_q, w_k, u, window)
+    record = DecoderRecord(0, text.num_positions, 1.0, 0.0, 0.0, storage)
+    tokens = text.vocabulary, text.unit
+    return Decoder(embedding, positions, layer, unembedding, *tokens, record)
+
+
+def two_tokens(unit=1.0, out=1.0, **others):
+    """Two tokens (unit, unit, unit) and (unit, unit, -unit), a head which averages, and what reads.
+
+    The outputs are the last entry of the token, and of the average: (1, 1), then (-1, 0).
+
+    Args:
+        unit: the size of tokens
+        out: the size of outputs
+        others: instead of what it makes
+    """
+    embedding = unit * np.array([[1.0, 1.0, 1.0], [1.0, 1.0, -1.0]])
+    u = np.zeros((6, 2))
+    u[2, 0] = u[5, 1] = out / unit
+    weights = {
+        "embedding": embedding,
+        "positions": np.zeros((2, 3)),
+        "W_Q": np.zeros((1, 3, 1)),
+        "W_K": np.zeros((1, 3, 1)),
+        "U": u,
+        "unembedding": TWO_ROWS,
+    }
+    return weights | others
+
+
+# Their files, as anybody may write them.
+
+
+@dataclasses.dataclass
+class Files:
+    """The content of three files: certificate, weights with what is said of them, texts."""
+
+    content: dict
+    weights: dict
+    about: dict
+    text: dict
+    packed: bool = False
+    spoilt: int = 0
+
+    def signed(self):
+        """With the sizes, window, storage and hashes of these very files."""
+        self.content["data"] = {
+            "texts": len(self.text["texts"]),
+            "tokens": sum(map(len, self.text["texts"])),
+            "vocabulary": len(self.text["vocabulary"]),
+            "sha256": digest(self.text),
+        }
+        self.content["weights"] = describe_arrays(self.weights) | {
+            "window": self.about["window"],
+            "storage": self.about["record"]["storage"],
+        }
+        if "longest" in self.about:
+            self.content["weights"]["longest"] = self.about["longest"]
+        return self
+
+    def write(self, folder):
+        """Write them, whatever they are."""
+        paths = [folder / name for name in ("c.json", "d.safetensors", "t.json")]
+        paths[0].write_text(json.dumps(self.content))
+        paths[1].write_bytes(tensors(self.weights, self.about))
+        if self.packed and packable(self.weights):
+            paths[1].rename(paths[1].with_suffix(".plain"))
+            content = bytearray(file_content(self.weights, self.about))
+            bits = np.random.default_rng(self.spoilt)
+            for place in bits.integers(len(content), size=self.spoilt):
+                content[place] ^= 1 << int(place) % 8
+            paths[1].write_bytes(content)
+        paths[2].write_text(json.dumps(self.text))
+        return [str(path) for path in paths]
+
+
+def tensors(weights, about):
+    """A .safetensors file with metadata."""
+    metadata = {"format": "constructive decoder 1", "decoder": json.dumps(about)}
+    return safetensors(weights, lambda header: header | {"__metadata__": metadata})
+
+
+def files_of(decoder, text, content):
+    """What would be saved."""
+    return Files(
+        content,
+        {name: np.array(array) for name, array in decoder.tensors.items()},
+        decoder.about(),
+        text.content(),
+    )
+
+
+# Compact ones: sign tokens, saturated heads, and a readout of integers.
 
 WINDOW = 8
 SCALE = 64
@@ -33,7 +143,7 @@ def compact(
     weights = arrays(text, heads or 2 + len(text) // 6, window, period, seed, even)
     x = weights["embedding"][text.ids] + weights["positions"][np.arange(len(text)) % period]
     at = picked(x, weights["W_Q"], weights["W_K"], window)
-    z = read(x, at).astype(float)
+    z = read_tokens(x, at).astype(float)
     base = int(np.ceil((len(text.vocabulary) + 1) ** (1 / outputs)))
     numbers = np.arange(len(text.vocabulary) + 1)[:, None] // base ** np.arange(outputs) % base
     points = base // 2 - numbers
