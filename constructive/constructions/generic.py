@@ -125,6 +125,8 @@ def require_rank(survey: Survey, layer: AttentionLayer, rng: np.random.Generator
         problem = f"these contexts allow {holds.lower} for almost all queries, but not with these"
         problem += _equal_queries(survey.dataset.queries)
         suggestion = "other queries, or another seed=; more heads may not help"
+        if not survey.dataset.shared_context and survey.dataset.lengths is None:
+            suggestion = f"token_mixing(dataset), whose queries see their contexts; {suggestion}"
     raise CapacityError(
         f"random heads gave Z rank {found} < T = {total}: {problem}",
         witness={"rank": found, "capacity": holds.upper},

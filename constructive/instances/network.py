@@ -91,11 +91,6 @@ class Network(Rebuilt):
             )
 
     @property
-    def num_tokens(self) -> int:
-        """n, the tokens of each head."""
-        return int(self.heads[0].slopes.shape[0])
-
-    @property
     def input_dim(self) -> int:
         """d, the entries of an input."""
         return int(self.heads[0].slopes.shape[1])

@@ -4,7 +4,7 @@ This is the convention of VNN-LIB: the property says what is bad. The answer is 
 input exists, else *unsat*.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -62,8 +62,8 @@ class Box(Rebuilt):
             numbers
 
     Example:
-        >>> Box([0.0, 0.0], [1.0, 0.5]).contains([Fraction(1, 3), 0.5])
-        True
+        >>> Box([0.0, 0.0], [1.0, 0.5]).widths
+        array([1. , 0.5])
     """
 
     lower: Array
@@ -83,15 +83,6 @@ class Box(Rebuilt):
     def widths(self) -> Array:
         """Return u - l, as float64 rounds it: (d,)."""
         return self.upper - self.lower
-
-    def contains(self, point: Sequence[float | Fraction] | Array) -> bool:
-        """Whether a point, taken exactly, is in the box."""
-        exact = [Fraction(value) for value in point]
-        bounds = list(zip(self.lower.tolist(), self.upper.tolist(), strict=True))
-        return len(exact) == len(bounds) and all(
-            Fraction(low) <= value <= Fraction(high)
-            for value, (low, high) in zip(exact, bounds, strict=True)
-        )
 
 
 @dataclass(frozen=True, eq=False)

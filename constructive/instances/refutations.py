@@ -326,8 +326,8 @@ class AttentionRanges(Rebuilt):
     least: Array  # P- (H, n)
     most: Array  # P+ (H, n)
 
-    def upper_bounds(self, coefficients: Array) -> Array:
-        """Return an upper bound of w . f for each head on its own: (H,).
+    def upper_bound(self, coefficients: Array) -> float:
+        """Return an upper bound of w . f over the box, the sum of one for each head.
 
         w (k,) has entries -1, 0 and 1, at most two of them not 0.
         """
@@ -335,12 +335,7 @@ class AttentionRanges(Rebuilt):
         above = values[:, np.newaxis, :] - values[:, :, np.newaxis]  # v_i - theta: (H, theta, i)
         gain = np.einsum("hti,hi->ht", np.maximum(above, 0.0), self.most)
         loss = np.einsum("hti,hi->ht", np.maximum(-above, 0.0), self.least)
-        bounds: Array = (gain - loss + values).min(axis=1)
-        return bounds
-
-    def upper_bound(self, coefficients: Array) -> float:
-        """Return an upper bound of w . f over the box."""
-        return math.fsum(self.upper_bounds(coefficients))
+        return math.fsum((gain - loss + values).min(axis=1))
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from constructive.checker.packed import places as places_of
 from constructive.recite.causal import Signs, picks, read_tokens
 from constructive.recite.corpus import Text
 from constructive.recite.packed import drawn_signs, parity
-from constructive.recite.packed import order_of as places_of
 from constructive.support.arrays import Array, Booleans, Integers
 from constructive.support.work import report
 
@@ -137,7 +137,8 @@ def order_of(following: Integers, count: int) -> Integers:
     times = np.bincount(following, minlength=count)
     classes = np.array([int(number).bit_length() for number in times.tolist()])
     classes[times.argmax()] = classes.max() + 1
-    return places_of(classes)
+    order: Integers = places_of(classes)
+    return order
 
 
 def base_of(count: int, outputs: int) -> int:

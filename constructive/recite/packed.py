@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from constructive.checker.packed import places as order_of
 from constructive.support.arrays import Array, Integers
 from constructive.support.errors import is_integer, shown
 
@@ -256,13 +257,6 @@ def pack(tensors: Mapping[str, Array], seed: int) -> Packed:
         count += sum(len(run) - 2 for run in runs)
         rules[name] = {"shape": list(array.shape), "columns": runs}
     return Packed(rules, np.concatenate(bits), count)
-
-
-def order_of(values: Array) -> Integers:
-    """Return the place of each value in the descending order, the first of equal ones first."""
-    order = np.empty(len(values), np.int64)
-    order[np.argsort(-values, kind="stable")] = np.arange(len(values))
-    return order
 
 
 def _matrices(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, int]]:

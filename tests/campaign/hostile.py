@@ -44,7 +44,6 @@ import forgeries
 import instance_forgeries
 import resources
 import triples
-from claim_parts import record_of
 
 import constructive
 from constructive import (
@@ -56,7 +55,7 @@ from constructive import (
 )
 from constructive.certificates.check import CHECKER
 from constructive.checker.claim import Claim
-from constructive.layers.record import TrainedRecord
+from constructive.layers.record import BuildRecord, HeadRecord, TrainedRecord
 
 COLUMNS = (
     "tried", "accepted, true", "refused", "true, refused", "not judged", "accepted, false",
@@ -245,6 +244,24 @@ def memorizer_of(triple, dataset):
             groups = [(int(a), int(b)) for a, b in claims["grouping"]["evidence"]["groups"]]
             record = record_of("saturated", dataset, groups, ())
     return Memorizer(layer, record)
+
+
+def record_of(construction, data, groups, order):
+    """A record of heads with these groups (start, stop), of which nothing else is known."""
+    return BuildRecord(
+        construction=construction,
+        num_examples=data.num_examples,
+        context_size=data.context_size,
+        capacity=data.num_examples,
+        seed=0,
+        saturated_fraction=0.0,
+        scalar_targets=data.targets.ndim == 1,
+        condition=1.0,
+        max_error=0.0,
+        largest_target=1.0,
+        heads=tuple(HeadRecord(start, stop, 0.0, 0.0, stop) for start, stop in groups),
+        order=tuple(map(int, order)),
+    )
 
 
 # Families.

@@ -501,12 +501,22 @@ def doubled(_rng, model):
     model.graph.node.append(helper.make_node("Add", ["half", "half"], ["Y"]))
 
 
+def axes(rng, model):
+    """Zeros are added to a value, which may get more axes or rows of them."""
+    place = rng.integers(len(model.graph.node))
+    node = model.graph.node[place]
+    zeros = np.zeros(pick(rng, [(1,), (1, 1), (1, 1, 1), (2, 1)]), np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(zeros, "zeros"))
+    model.graph.node.insert(place, helper.make_node("Add", [node.input[0], "zeros"], ["wider"]))
+    model.graph.node[place + 1].input[0] = "wider"
+
+
 def graph(rng, folder):
     """Operators, attributes, constants and wires of the ONNX file."""
     path = f"onnx/{folder.network}.onnx"
     model = onnx.ModelProto.FromString(folder.files[path])
     edit = pick(rng, [entries, entries, turned, operator, attribute, wires, residual, about,
-                      doubled])  # fmt: skip
+                      doubled, axes])  # fmt: skip
     edit(rng, model)
     folder.files[path] = model.SerializeToString()
     return f"graph: {edit.__name__}"

@@ -1,5 +1,6 @@
 """A slice of the campaign of tests/campaign/hostile.py, with fixed seeds; and it can fail."""
 
+import contextlib
 import csv
 import json
 import shutil
@@ -42,6 +43,13 @@ SLOW = [
     *(("decoders", seed, 150) for seed in range(40, 44)),
     *(("instances", seed, 200) for seed in range(50, 54)),
 ]
+
+
+@pytest.fixture
+def runner(tmp_path):
+    """A runner of cases, whose folder goes away."""
+    with contextlib.closing(hostile.Runner("all", tmp_path / "kept")) as runner:
+        yield runner
 
 
 @pytest.mark.parametrize(

@@ -17,18 +17,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 from checker_parts import FILES_OF, FOLDER, altered, modules_loaded_by, said
-from claim_parts import label_layer
 from decoder_parts import changed, compact
 from mutations import EVIL, mutate_bytes, mutate_json
+from sklearn.svm import LinearSVC
 
 import constructive.recite.claims
 import constructive.sequences.claims
 from constructive import (
+    AttentionLayer,
     Certificate,
     Claim,
     Dataset,
+    Memorizer,
     SequenceDataset,
     Text,
+    TrainedRecord,
     Verdict,
     build_decoder,
     build_memorizer,
@@ -87,7 +90,9 @@ def family(weights):
 def of_layer(data, *claims, model=None, beside=None, heads=3, **options):
     """Claims about one layer, and data for which each of them is false."""
     memorizer = build_memorizer(data, num_heads=heads, **options)
-    moved = Dataset(data.contexts, data.queries, data.targets + 1)
+    targets = data.targets.copy()
+    targets[..., -1:] += 1  # of the last output, or example
+    moved = Dataset(data.contexts, data.queries, targets)
     index = np.arange(data.num_examples)
     index[1] = 0
     twice = data.take(index)
@@ -116,6 +121,26 @@ def with_labels(total, seed):
     return Dataset.of_classes(data.contexts, data.queries, labels)
 
 
+def label_layer(data, num_heads):
+    """Random heads, whose readout is a linear classifier with the classes of all the data."""
+    labels, sign = data.target_matrix.argmax(axis=1), np.array([-1.0, 1.0])
+    scale = np.abs(data.contexts).max()
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        weights = rng.standard_normal((2, num_heads, data.width, 1))
+        nothing = np.zeros((num_heads * data.width, data.target_dim))
+        layer = AttentionLayer.from_effective_readout(*weights, nothing)
+        z = layer.intermediate(data.contexts, data.queries) / scale
+        found = LinearSVC(C=1e9, fit_intercept=False, max_iter=10**5, random_state=0)
+        if found.fit(z, labels).score(z, labels) == 1.0:
+            readout = found.coef_.T if len(found.coef_) > 1 else found.coef_.T * sign
+            layer = AttentionLayer.from_effective_readout(*weights, readout / scale)
+            return Memorizer(
+                layer, TrainedRecord("LinearSVC", scalar_targets=False, constant=False)
+            )
+    raise ValueError("no readout of random heads was found that has these labels")
+
+
 def labels():
     data = with_labels(12, 1)
     memorizer = label_layer(data, 2)
@@ -124,7 +149,7 @@ def labels():
 
 
 def pairs():
-    data = drawn(generators.gaussian, num_examples=31, width=8, seed=4)
+    data = drawn(generators.gaussian, num_examples=31, width=8, target_dim=2, seed=4)
     return of_layer(data, *ASKED[1:], heads=12, construction="paired")
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from constructive import Decoder, FormatError, Text, build_decoder
-from constructive.checker.packed import read_packed
+from constructive.checker.packed import places, read_packed
 from constructive.recite import decoder as decoders
-from constructive.recite.packed import NAMES, drawn_signs, order_of, pack, packable, parity
+from constructive.recite.packed import NAMES, drawn_signs, pack, packable, parity
 from constructive.support.tensors import serialized
 
 BITS = {"W_Q": (2, 3, 1), "W_K": (2, 3, 1), "U": (9, 2), "embedding": (4, 3)}
@@ -58,7 +58,7 @@ def weights(draw):
     if draw(st.booleans()):
         line = draw(st.integers(-3, 3)) - np.array(draw(st.permutations(range(5))))
         made["unembedding"] = np.stack([2.0 * line, -7.0 * line**2], 1).astype(np.float32)
-        order = order_of(line)[:4]
+        order = places(line)[:4]
         made["embedding"][:, 1] = parity(order & draw(st.integers(0, 7)))
         made["positions"][:, 2] = 3.0 * parity(np.arange(8) & draw(st.integers(0, 7)))
     return made

@@ -8,8 +8,6 @@ import numpy as np
 import oracle
 import pytest
 from checker_parts import altered, said, saved, signed, small_pairs
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from constructive import (
     Dataset,
@@ -45,37 +43,6 @@ def applies(memorizer, data):
 def no_matrix(monkeypatch):
     """Certify has no other proof than that of pairs."""
     monkeypatch.setattr(claims, "_LARGEST_DENSE", 0)
-
-
-# What is true is proved, by certify and of its files.
-
-
-@settings(max_examples=25)
-@given(
-    st.integers(2, 7),
-    st.integers(2, 5),
-    st.integers(2, 7),
-    st.integers(0, 2),
-    st.booleans(),
-    st.integers(0, 999),
-    st.data(),
-)
-def test_files_prove_what_certify_does(
-    checker, tmp_path_factory, heads, size, extra, outputs, single, seed, draw
-):
-    width = size + extra
-    count = draw.draw(st.integers(1, (heads // 2) * (width - 2) + 1))
-    data = generators.gaussian(
-        num_examples=count, context_size=size, width=width, target_dim=outputs or None, seed=seed
-    )
-    if single:
-        data = Dataset(*(x.astype(np.float32) for x in (data.contexts, data.queries, data.targets)))
-    memorizer = build_memorizer(data, num_heads=heads, construction="paired", seed=seed)
-    certificate = certify(memorizer, data)
-    assert certificate.verdict is Verdict.PROVED
-    files = saved(tmp_path_factory.mktemp("agree"), memorizer, data, certificate)
-    found = checker.check(files)
-    assert found == {claim.name: claim.statement for claim in certificate.claims}
 
 
 # What is evaluated with bounds, against many digits.

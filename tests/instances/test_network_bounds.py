@@ -2,7 +2,6 @@
 
 import itertools
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from constructive.instances import (
     Head,
     Network,
     Property,
-    Refutations,
     make,
     planted,
 )
@@ -66,57 +64,6 @@ def test_the_margin_that_is_needed():
     assert needed_margin(network, wide, beyond=False) > 10.0 * least
     steep = Network((replace(network.heads[0], slopes=network.heads[0].slopes * 2.0**110),))
     assert needed_margin(steep, wanted) == np.inf
-
-
-def proof_of_twins():
-    twin = planted(dim=4, scale=32.0, seed=9).unsat
-    (slabs,) = twin.proof.parts
-    return twin, slabs
-
-
-def changed_head(slabs, which, head, **fields):
-    slab = slabs.slabs[which]
-    heads = list(slab.heads)
-    heads[head] = replace(heads[head], **fields)
-    parts = list(slabs.slabs)
-    parts[which] = replace(slab, heads=tuple(heads))
-    return replace(slabs, slabs=tuple(parts))
-
-
-def test_changed_proofs_prove_nothing():
-    twin, slabs = proof_of_twins()
-    network = twin.network
-    count = len(slabs.slabs)
-    assert count > 1
-    forged = [replace(slabs, slabs=slabs.slabs[:i] + slabs.slabs[i + 1 :]) for i in range(count)]
-    for i, slab in enumerate(slabs.slabs):
-        width = slab.end - slab.start
-        for change in ({"start": slab.start + width / 64}, {"end": slab.end - width / 64}):
-            parts = list(slabs.slabs)
-            parts[i] = replace(slab, **change)
-            forged.append(replace(slabs, slabs=tuple(parts)))
-    forged += [
-        replace(slabs, direction=slabs.direction[:-1]),
-        replace(slabs, direction=-slabs.direction),
-        replace(slabs, slabs=(replace(slabs.slabs[0], heads=slabs.slabs[0].heads[:1]),)),
-    ]
-    none, fewer = np.zeros(network.num_tokens, np.int64), np.zeros(network.num_tokens - 1)
-    for which, slab in enumerate(slabs.slabs):
-        for head, bound in enumerate(slab.heads):
-            if max(network.heads[head].values) <= bound.bound:
-                continue
-            forged += [
-                changed_head(slabs, which, head, weights=none),
-                changed_head(slabs, which, head, weights=bound.weights[:-1]),
-                changed_head(slabs, which, head, tilts=fewer),
-            ]
-            if head:  # bounds of the decoy are attained
-                less = bound.bound - Fraction(1, 1024)
-                forged.append(changed_head(slabs, which, head, bound=less))
-    assert len(forged) > 20
-    for proof in forged:
-        with pytest.raises(ParameterError, match="no proof"):
-            replace(twin, proof=Refutations((proof,)))
 
 
 @pytest.mark.parametrize(
@@ -211,47 +158,14 @@ def test_logits_beyond_what_exponentials_hold_keep_the_bound(spread):
     assert ranges.upper_bound(-np.ones(1)) >= -1e-20
 
 
-# Bounds of softmax that were released and are wrong: planted instances expose each.
-#
-# A claim is false if a bound of outputs is below the threshold of a *sat* instance. Three numbers
-# that guard against zeros are tried: 1e-12 added to a sum of exponentials, 1e-30 as the least sum,
-# and 1e-8 in a logarithm. None of them matters until logits are far apart.
+# A bound of softmax that was released and is wrong: shadows expose it. It adds 1e-8 in a logarithm,
+# which does not matter until logits are far apart. (docs/how-to/test-your-verifier.md has another.)
 
 
 def logit_ranges(head, box):
     middle, radius = (box.lower + box.upper) / 2.0, box.widths / 2.0
     centre, spread = head.slopes @ middle + head.offsets, np.abs(head.slopes) @ radius
     return centre - spread, centre + spread
-
-
-def upper_bound(network, box, ranges):
-    """Interval arithmetic: each weight by itself, then products with values."""
-    total = 0.0
-    for head in network.heads:
-        least, most = ranges(*logit_ranges(head, box))
-        values = head.values[:, 0]
-        total += np.where(values > 0.0, values * most, values * least).sum()
-    return total
-
-
-def sums(least, most):
-    """Exponentials less the largest upper bound, and the least sum with each token at its most."""
-    low, high = np.exp(least - most.max()), np.exp(most - most.max())
-    return low, high, low.sum() - low + high, high.sum() - high + low
-
-
-def sound(least, most):
-    with np.errstate(over="ignore"):
-        apart = least[np.newaxis] - most[:, np.newaxis]
-        np.fill_diagonal(apart, 0.0)
-        wide = most[np.newaxis] - least[:, np.newaxis]
-        np.fill_diagonal(wide, 0.0)
-        return 1.0 / np.exp(wide).sum(axis=1), 1.0 / np.exp(apart).sum(axis=1)
-
-
-def with_a_number_added(least, most):
-    low, high, smallest, largest = sums(least, most)
-    return low / (largest + 1e-12), high / (smallest + 1e-12)
 
 
 def linear_bound(instance, small):
@@ -277,40 +191,8 @@ def threshold(instance):
     return instance.property.disjuncts[0][0].threshold
 
 
-def claims(instances, ranges):
-    """The names of instances that a bound calls unsat."""
-    return {
-        each.name: each.answer
-        for each in instances
-        if upper_bound(each.network, each.property.box, ranges) < threshold(each)
-    }
-
-
-@pytest.fixture(scope="module")
-def planted_set():
-    return make(60, kinds=("needle", "corner", "shadow"))
-
-
-def test_the_planted_set_exposes_unsound_bounds(planted_set):
-    claimed = claims(planted_set, with_a_number_added)
-    false = [name for name, answer in claimed.items() if answer is Answer.SAT]
-    assert len(false) >= 3
-
-
-def test_shadows_expose_a_number_added_in_a_logarithm(planted_set):
-    shadows = [each for each in planted_set if each.family == "shadow"]
-    false = [
-        each
-        for each in shadows
-        if each.answer is Answer.SAT and linear_bound(each, 1e-8) < threshold(each)
-    ]
-    assert len(false) >= 3
-    for each in shadows:
-        assert each.answer is Answer.UNSAT or linear_bound(each, 0.0) >= threshold(each)
-
-
-def test_sound_bounds_claim_nothing_false(planted_set):
-    assert Answer.SAT not in claims(planted_set, sound).values()
-    for each in planted_set:
-        ours = attention_ranges(each.network, each.property.box).upper_bound(np.ones(1))
-        assert ours >= threshold(each) or each.answer is Answer.UNSAT
+def test_shadows_expose_a_number_added_in_a_logarithm():
+    shadows = make(20, kinds="shadow")
+    sat = [each for each in shadows if each.answer is Answer.SAT]
+    assert sum(linear_bound(each, 1e-8) < threshold(each) for each in sat) >= 3
+    assert all(linear_bound(each, 0.0) >= threshold(each) for each in sat)

@@ -41,7 +41,7 @@ def made(dim, step, seed=0):
 def float32_program(network, x, rng):
     """f in float32, with the terms of each sum in a random order."""
     (head,) = network.heads
-    logits = np.zeros(network.num_tokens, np.float32)
+    logits = np.zeros(len(head.offsets), np.float32)
     for j in rng.permutation(len(x) + 1):
         logits += (
             np.float32(head.offsets)

@@ -20,6 +20,7 @@ from constructive import (
     fewest_heads,
     generators,
     heads_needed,
+    token_mixing,
     upper_bound_certificate,
 )
 from constructive.theory import bounds
@@ -240,5 +241,7 @@ def test_zero_and_equal_queries_are_named():
     data = rounded_patches(48, queries)
     data = Dataset(data.contexts[:, :, :8], data.queries[:, :8], data.targets)
     words = "20 of them are zero, and all heads attend uniformly there; 3 of them are equal to an"
-    with pytest.raises(CapacityError, match=words):
+    with pytest.raises(CapacityError, match=words) as caught:
         build_memorizer(data, num_heads=8)
+    assert "token_mixing" in caught.value.suggestion
+    assert build_memorizer(token_mixing(data), num_heads=8).max_error(token_mixing(data)) < 1e-9

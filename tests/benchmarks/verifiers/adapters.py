@@ -1,7 +1,6 @@
-"""Verifiers as processes that read problems and answer each in one line, and what they load.
+"""Verifiers as processes that read problems and answer each in one line.
 
     /path/to/venv/bin/python tests/benchmarks/verifiers/adapters.py NAME
-    /path/to/venv/bin/python tests/benchmarks/verifiers/adapters.py loads FILE.onnx ..
 
 Run it with the Python that has the tool. `run.py` starts the first; problems come in as lines of
 JSON. A problem has "onnx" and "vnnlib" (paths), "timeout" (seconds), "lower" and "upper" (the box),
@@ -11,9 +10,6 @@ g, too: the network is then f(x + g(x)); and "units" weights w and biases c of a
 sum_j relu(w_j . f + c_j). A graph of other operators has "nodes" ([operator, inputs, outputs,
 attributes]) and "constants" ([name, type, shape, entries]) instead. The first line that comes back
 is a version.
-
-`loads` says which tools load ONNX files with one static input, and bound their outputs near zero.
-Files come from `constructive instances make`.
 """
 
 import copy
@@ -82,26 +78,8 @@ ROUGH, WRONG = 1e-4, ",wrong bound"
 POINTS = 100
 
 
-def by_vertices(network, box, row):
-    """The largest value of each head for logits in their intervals (Vertex-Softmax).
-
-    It is attained where logits of the larger values are largest, and all others smallest.
-    """
-    middle, radius, found = (box.lower + box.upper) / 2, box.widths / 2, []
-    for head in network.heads:
-        logits, reach = head.slopes @ middle + head.offsets, np.abs(head.slopes) @ radius
-        order = np.argsort(head.values @ row)
-        values, low, high = (
-            (x[order]) for x in (head.values @ row, logits - reach, logits + reach)
-        )
-        corners = np.where(np.tri(len(order) + 1, len(order), -1, dtype=bool), low, high)
-        weights = np.exp(corners - corners.max(axis=1, keepdims=True))
-        found.append((weights @ values / weights.sum(axis=1)).max())
-    return np.array(found)
-
-
 def interval_form():
-    """The control: for each head the better of the interval form of this library and vertices."""
+    """The interval form of this library."""
     from constructive import __version__
     from constructive.instances import Atom, Box, Head, Network, Property
     from constructive.instances.network import Rectified, Stacked
@@ -123,49 +101,11 @@ def interval_form():
         ranges = attention_ranges(network, wanted.box)
         asked = [[(a.coefficients, a.threshold) for a in atoms] for atoms in wanted.disjuncts]
 
-        def most(row):
-            vertices = by_vertices(network, wanted.box, row)
-            return np.minimum(ranges.upper_bounds(row), vertices).sum() + SLACK
-
-        return by_bounds({"disjuncts": asked}, lambda rows: list(map(most, rows)))
+        return by_bounds(
+            {"disjuncts": asked}, lambda rows: [ranges.upper_bound(row) + SLACK for row in rows]
+        )
 
     answer_all(f"constructive {__version__}", answer)
-
-
-def nnv_formula():
-    """The bounds that NNV documents for softmax attention, written anew: NNV itself needs MATLAB.
-
-    Each attention weight is largest where its own logit is largest and the others are smallest, all
-    within their intervals; softmax subtracts the largest logit. With constant values the output is
-    between the sums of the extremes of weight times value.
-    """
-
-    def answer(problem):
-        if problem["before"] or problem["units"] or problem["nodes"]:
-            return "unknown"
-        middle = (np.array(problem["lower"]) + problem["upper"]) / 2
-        radius = (np.array(problem["upper"]) - problem["lower"]) / 2
-
-        def upper_bounds(rows):
-            total = 0.0
-            for slopes, offsets, values in (map(np.array, head) for head in problem["heads"]):
-                logits, reach = slopes @ middle + offsets, np.abs(slopes) @ radius
-                low = corner(logits + reach, logits - reach)
-                high = corner(logits - reach, logits + reach)
-                weighed = np.array(rows) @ values.T
-                total = total + np.maximum(weighed * low, weighed * high).sum(axis=1)
-            return total
-
-        return by_bounds(problem, upper_bounds)
-
-    answer_all("NNV's documented formula, in numpy", answer)
-
-
-def corner(others, own):
-    """softmax of each token, with its own logit and the others' of another vector."""
-    logits = np.where(np.eye(len(own), dtype=bool), own, others)
-    terms = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.diag(terms) / terms.sum(axis=1)
 
 
 def auto_lirpa(method, precision):
@@ -382,7 +322,6 @@ def neural_sat():
 
 VERIFIERS = {
     "interval-form": interval_form,
-    "nnv-formula": nnv_formula,
     "lirpa-ibp": partial(auto_lirpa, "IBP", "float32"),
     "lirpa-ibp-64": partial(auto_lirpa, "IBP", "float64"),
     "lirpa-crown": partial(auto_lirpa, "CROWN", "float32"),
@@ -397,89 +336,5 @@ VERIFIERS = {
 # They need this library's dependencies, not a tool.
 OURS = {"interval-form", "nnv-formula"}
 
-# Of the box around zero in which files are bounded.
-RADIUS = 0.1
-
-
-def given(path):
-    """The shape of the input, and the output at zero in onnxruntime."""
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(path)
-    (start,) = session.get_inputs()
-    return start.shape, session.run(None, {start.name: np.zeros(start.shape, np.float32)})[0]
-
-
-def bounds_of(path, convert, method):
-    import torch
-    from auto_LiRPA import BoundedModule, BoundedTensor, PerturbationLpNorm
-
-    shape, wanted = given(path)
-    x, module = torch.zeros(shape), convert(path).eval()
-    if np.abs(module(x).detach().numpy() - wanted).max() > 1e-4:
-        raise ValueError("the converted network is another one")
-    box = BoundedTensor(x, PerturbationLpNorm(x_L=x - RADIUS, x_U=x + RADIUS))
-    low, high = BoundedModule(module, x).compute_bounds(x=(box,), method=method)
-    return "bounds" if (low <= high).all() else "NaN"
-
-
-def onnx2pytorch(path):
-    import onnx
-    from onnx2pytorch import ConvertModel
-
-    return ConvertModel(onnx.load(path), experimental=True)
-
-
-def onnx2torch(path):
-    from onnx2torch import convert
-
-    return convert(path)
-
-
-def loaded_by_marabou(path):
-    from maraboupy import Marabou
-
-    Marabou.read_onnx(path)
-    return "loads"
-
-
-def loaded_by_vibecheck(path):
-    from vibecheck import verify
-
-    size = int(np.prod(given(path)[0]))
-    lines = [f"(declare-const X_{i} Real)" for i in range(size)] + ["(declare-const Y_0 Real)"]
-    lines += [f"(assert (<= X_{i} {RADIUS}))\n(assert (>= X_{i} -{RADIUS}))" for i in range(size)]
-    with tempfile.TemporaryDirectory() as folder:
-        wanted = Path(folder) / "property.vnnlib"
-        wanted.write_text("\n".join([*lines, "(assert (>= Y_0 1000000.0))"]))
-        result = verify(path, str(wanted), timeout=10, device="cpu")
-    reason = result.details.get("error") or result.details.get("reason") or ""
-    return f"{result.verdict} {reason}"[:160]
-
-
-LOADED_BY = {
-    "onnx2pytorch, IBP": partial(bounds_of, convert=onnx2pytorch, method="IBP"),
-    "onnx2pytorch, CROWN": partial(bounds_of, convert=onnx2pytorch, method="CROWN"),
-    "onnx2torch, IBP": partial(bounds_of, convert=onnx2torch, method="IBP"),
-    "onnx2torch, CROWN": partial(bounds_of, convert=onnx2torch, method="CROWN"),
-    "maraboupy": loaded_by_marabou,
-    "vibecheck-nn": loaded_by_vibecheck,
-}
-
-
-def loads(paths):
-    for path in paths:
-        for name, tool in LOADED_BY.items():
-            try:
-                found = tool(path)
-            except Exception as error:
-                found = f"{type(error).__name__}: {error}"[:160].replace("\n", " ")
-            print(f"| {Path(path).stem} | {name} | {found} |", file=sys.stderr)
-
-
 if __name__ == "__main__":
-    asked, *rest = sys.argv[1:]
-    if asked == "loads":
-        loads(rest)
-    else:
-        VERIFIERS[asked]()
+    VERIFIERS[sys.argv[1]]()

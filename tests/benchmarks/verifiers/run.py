@@ -8,9 +8,12 @@ alpha-beta-CROWN is looked for in the folder ALPHA_BETA_CROWN. To add a tool, wr
 """
 
 import argparse
+import contextlib
 import json
+import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -50,7 +53,8 @@ class Adapter:
 
     def start(self):
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        self.process = subprocess.Popen(self.command, text=True, **pipes)
+        # a group of its own, with the programs that it starts
+        self.process = subprocess.Popen(self.command, text=True, start_new_session=True, **pipes)
         self.version = self.line(START)
         if self.version is None:
             self.stop()
@@ -76,7 +80,8 @@ class Adapter:
         return "timeout" if hung else "error,the process ended"
 
     def stop(self):
-        self.process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
