@@ -489,9 +489,7 @@ class Description:
         b, g, j = np.unravel_index(where, problem.v.shape[:3])
         parts, kv = [], spec.heads[1]
         if (b != right["sequence"]).any():
-            program = right["sequence"] * spec.heads[0] + right["head"]
-            known = {"sequence": right["sequence"], "program mod sequences": program % spec.batch}
-            parts.append(f"the sequence is {relate(b, known)}")
+            parts.append(f"the sequence is {relate(b, {'sequence': right['sequence']})}")
         if (g != right["KV head"]).any():
             known = {
                 "KV head": right["KV head"], "head mod KV heads": right["head"] % kv,

@@ -96,7 +96,7 @@ def test_builds_say_what_numpy_says(data, error, ours, witness, monkeypatch):
         raise error
 
     monkeypatch.setattr(readout, "qr", fail)
-    monkeypatch.setattr(readout.blocks, "cholesky", fail)
+    monkeypatch.setattr(readout, "cholesky", fail)
     with pytest.raises(ours) as caught:
         build_memorizer(data, num_heads=3)
     assert isinstance(caught.value, ConstructiveError)

@@ -183,15 +183,6 @@ class Flash:
         return out
 
 
-def shifted_diagonal(problem, by):
-    """The plain kernel with a causal mask that is off by some keys."""
-    spec = problem.spec
-    shift = 0 if spec.mask(Causal).alignment == "top-left" else spec.keys - spec.queries
-    visible = np.arange(spec.keys) <= np.arange(spec.queries)[:, None] + shift + by
-    k, v = np.repeat(problem.k, spec.group, 1), values_of(problem)
-    return softmax_average(problem.q, k, v, visible, spec.factor)
-
-
 def softmax_average(q, k, v, visible, scale):
     return average(np.where(visible, q @ k.swapaxes(-1, -2) * scale, -np.inf), v)
 

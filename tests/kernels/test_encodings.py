@@ -274,44 +274,6 @@ def problem_q(quantized):
 # Indices and packed masks
 
 
-def gathering(problem, indices, change=lambda keys: keys[keys >= 0]):
-    """A kernel that reads the keys of each query by their indices."""
-    spec = problem.spec
-    k, v = (np.repeat(x, spec.group, 1) for x in (problem.k, problem.v))
-    indices = np.broadcast_to(indices, (spec.batch, spec.heads[0], *indices.shape[2:]))
-    out = np.zeros((*indices.shape[:3], spec.d_v))
-    for row in np.ndindex(*indices.shape[:3]):
-        keys = change(indices[row])
-        if len(keys):
-            logits = spec.factor * (k[*row[:2], keys] @ problem.q[row])
-            weights = np.exp(logits - logits.max())
-            out[row] = weights @ v[*row[:2], keys] / weights.sum()
-    return out
-
-
-GATHERS = {
-    "-1 is the last key": lambda keys: keys,
-    "-1 is the first key": lambda keys: np.maximum(keys, 0),
-    "one index too few": lambda keys: keys[keys >= 0][:-1],
-}
-
-
-def test_gathered_keys():
-    caught = dict.fromkeys(GATHERS, 0)
-    for seed in range(30):
-        spec = random_spec(seed, soft_cap=None, sink=False, bias=None, dtype="float32")
-        problem = attempt(spec, ("random", "last", "first")[seed % 3])
-        if isinstance(problem, str):
-            continue
-        gathered = Gathered.of(problem)
-        assert examine(problem, gathering(problem, gathered.indices)).passed
-        for name, change in GATHERS.items():
-            caught[name] += not examine(
-                problem, gathering(problem, gathered.indices, change)
-            ).passed
-    assert min(caught.values()) >= 3, caught
-
-
 def chunked(problem, indices, *, empty=0.0, size=64):
     """Chunks of indices that are merged; what a first chunk without keys leaves is added."""
     spec, chunks = problem.spec, []
@@ -335,6 +297,29 @@ def chunked(problem, indices, *, empty=0.0, size=64):
     out = sum(f[..., None] * o for f, (_, _, o) in zip(fade, chunks, strict=True))
     out = out / np.where(total > 0, total, 1)[..., None]
     return np.where(first[..., None], out + empty, out)
+
+
+GATHERS = {  # of indices and the number of keys
+    "-1 is the last key": lambda x, keys: np.where(x < 0, keys - 1, x),
+    "-1 is the first key": lambda x, _: np.maximum(x, 0),
+    "one index too few": lambda x, _: np.where(
+        np.cumsum((x >= 0)[..., ::-1], -1)[..., ::-1] > 1, x, -1),
+}  # fmt: skip
+
+
+def test_gathered_keys():
+    caught = dict.fromkeys(GATHERS, 0)
+    for seed in range(30):
+        spec = random_spec(seed, soft_cap=None, sink=False, bias=None, dtype="float32")
+        problem = attempt(spec, ("random", "last", "first")[seed % 3])
+        if isinstance(problem, str):
+            continue
+        indices = Gathered.of(problem).indices
+        assert examine(problem, chunked(problem, indices)).passed
+        for name, change in GATHERS.items():
+            wrong = chunked(problem, change(indices, spec.keys))
+            caught[name] += not examine(problem, wrong).passed
+    assert min(caught.values()) >= 3, caught
 
 
 @pytest.mark.parametrize("fully_masked", ["zeros", "nan"])

@@ -165,34 +165,21 @@ BUGS = {
     "lse, base two": (
         {}, {}, "HOW: dv", {"lse": lambda s: Steps.lse(s) / np.log(2)},
     ),
-    "lse of the row before": (
-        {}, {}, "HOW: dv",
-        {"lse": lambda s: np.roll(Steps.lse(s), 1, 2)},
-    ),
     "d(lse) negated": (
         {}, LSE, "all of these rows are right, times -1",
         {"of_lse": lambda s: -s.d_lse},
     ),
-    "dropout, not of dP": ({}, KEEP, "HOW: dq", {"of_scores": lambda s: 1.0}),
     "dropout, not of dv": (
         {}, KEEP, "HOW: dv", {"of_values": lambda s: 1.0},
     ),
     "bias, of the last sequence": ({}, LSE, "dbias", {"of_bias": lambda _, x: x[-1]}),
-    "D, averaged": ({}, {}, "HOW: dq", {
-        "alone": lambda s, out: Steps.alone(s, out).mean(2, keepdims=True)}),
     "the scale is missing": ({}, {}, "times 4", {
         "written": lambda s, dq, dk, dv: (dq, dk / s.spec.factor, dv)}),
     "the scale, twice": ({}, {}, "times 0.25", {
         "written": lambda s, dq, dk, dv: (dq * s.spec.factor, dk, dv)}),
-    "exchanged": ({}, {}, "dk, dv are wrong", {
-        "written": lambda _, dq, dk, dv: (dq, dv, dk)}),
-    "tokens": ({}, {}, "HOW: dv", {
-        "written": lambda _, dq, dk, dv: (dq, dk, np.roll(dv, 1, 2))}),
     "twice": ({}, {}, "times 2", {"written": lambda _, dq, dk, dv: (dq, dk, 2 * dv)}),
     "of the last head of a group": ({}, {}, "HOW: dv", {
         "summed": lambda s, heads: heads.reshape(2, 2, 2, *heads.shape[2:])[:, :, -1]}),
-    "a mask of its own": ({}, {}, "HOW: dv", {
-        "logits": lambda s: np.where(np.tri(40, k=-1, dtype=bool), logits_of(s.problem), -np.inf)}),
     "the slope": ({"soft_cap": 30.0, "head_dim": 64}, {}, "HOW: dq", {
         "slope": lambda s: 1 - np.abs(s.tanh())}),
 }  # fmt: skip

@@ -10,7 +10,6 @@ indices and so on, without further arguments. Needs torch and pytest, as the tes
 
 import logging
 import sys
-import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -43,18 +42,9 @@ import test_inputs_as_kernels_get_them as given
 import test_log_sum_exps as lses
 import test_planted_kernels as planted
 from kernels_of_tests import Flash, logits_of, plain, values_of
+from real_bugs import passes, result
 
 SINGLE = np.float32
-
-
-def passes(check, *given):
-    """Whether a check raises no error of a kernel."""
-    try:
-        with np.errstate(all="ignore"):
-            check(*given)
-    except AssertionError:
-        return False
-    return True
 
 
 def forward(steps, **arguments):
@@ -414,19 +404,9 @@ def main():
     logging.disable()
     caught = {True: 0, False: 0}
     for report, (how, seen_by, is_default, run) in BUGS.items():
-        start, found, first = time.process_time(), [], None
-        for case, right, wrong in run():
-            if not right:
-                found = None
-                break
-            found.append((case, wrong))
-            if not wrong and first is None:
-                first = time.process_time() - start
-        failed = [] if found is None else [case for case, wrong in found if not wrong]
-        caught[is_default] += bool(failed)
-        said = "the RIGHT kernel fails" if found is None else f"{len(failed)} of {len(found)}"
-        after = "" if first is None else f", the first after {first:.2f} s"
-        print(f"{report} | {how} | {seen_by}: {said}{after}", flush=True)
+        is_caught, said = result([run])
+        caught[is_default] += is_caught
+        print(f"{report} | {how} | {seen_by}: {said}", flush=True)
     print(f"by default {caught[True]}, with settings {sum(caught.values())} of {len(BUGS)}")
     return sum(caught.values()) == len(BUGS)
 

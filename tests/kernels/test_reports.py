@@ -1,11 +1,22 @@
-"""What a report says of wrong rows: where they are, and what they have read."""
+"""What reports say: where rows are wrong, what they have read, and which problems fail."""
 
 import pickle
 
 import numpy as np
 import pytest
+from kernels_of_tests import Flash, plain, softmax_average
 
-from constructive.kernels import KernelError, Problem, Spec, check, diagnose, examine
+from constructive.kernels import (
+    KernelError,
+    Paged,
+    Problem,
+    Spec,
+    battery,
+    check,
+    diagnose,
+    examine,
+)
+from constructive.kernels.comparing import comparison
 from constructive.kernels.describe import Facts, relate, separate
 from constructive.kernels.masks import Causal, RightPadding, Window
 
@@ -19,16 +30,11 @@ def test_one_key_more_than_many_is_told():
     assert "lack" not in said
 
 
-@pytest.mark.parametrize(
-    ("case", "value", "words"),
-    [("levels", np.nan, "exp overflows if"), ("low", 0.0, "exp underflows unless")],
-)
-def test_exp_is_blamed_at_a_level(case, value, words):
-    spec = Spec(batch=2, queries=20, keys=44, head_dim=32, masks=(RightPadding((44, 30)),))
-    problem = Problem.build(spec, case)
-    said = examine(problem, np.full_like(problem.expected, value)).how[0]
-    assert words in said
-    assert "; or they" in said
+def test_exp_is_blamed_where_rows_are_nan():
+    problem = Problem.build(Spec(queries=20, keys=44, head_dim=32), "levels")
+    said = examine(problem, problem.expected * np.nan).how[0]
+    assert "exp overflows if" in said
+    assert "memory that must not be read" in said
 
 
 def test_a_message_has_at_most_twelve_lines():
@@ -112,18 +118,84 @@ def test_the_error_is_an_assertion_with_a_report():
     assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301 - our own
 
 
-def test_right_outputs_have_nothing_to_explain():
-    report = examine(problem := Problem.build(Spec(queries=5, keys=9)), problem.expected)
-    assert report.passed
-    assert report.how == ()
-    assert diagnose([report]) == ()
-    assert "rows are right" in str(report)
+# Which problems fail: by case, memory, masks, options, size.
 
 
-def test_rows_without_keys_have_a_convention():
-    spec = Spec(queries=9, keys=5, head_dim=16, masks=(Causal("bottom-right"),))
+def compared(kernel, **arguments):
+    with np.errstate(all="ignore"):
+        return comparison(examine(each, kernel(each)) for each in battery(**arguments))
+
+
+def heads_modulo(problem):
+    k, v = (np.tile(array, (1, problem.spec.group, 1, 1)) for array in (problem.k, problem.v))
+    return softmax_average(problem.q, k, v, problem.visible, problem.spec.factor)
+
+
+def last_query(problem):
+    factor = np.where(np.arange(problem.spec.queries) < problem.spec.queries - 1, 1.0, 1.25)
+    return plain(problem) * (factor[:, None] if problem.spec.keys % 64 else 1.0)
+
+
+def no_keys(problem):
+    return np.where(problem.answer.empty[..., None], np.nan, plain(problem))
+
+
+def doubled_sink(problem):
+    return plain(problem) * (0.5 if problem.spec.sink else 1.0)
+
+
+RANDOM = {"cases": ["random"]}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "arguments", "words"),
+    [
+        (
+            lambda problem: Flash(problem, first=np.zeros_like).output(),
+            {"cases": ["last", "first", "ties", "low"]},
+            ["case low", "none of last, first"],
+        ),
+        (heads_modulo, RANDOM, ["all with query heads of a KV head >= 2 and KV heads = 2"]),
+        (last_query, RANDOM, ["all with keys mod 64 not 0"]),
+        (no_keys, RANDOM | {"takes": "lengths"}, ["all with masks right padding", "none of none"]),
+        (
+            doubled_sink,
+            RANDOM | {"takes": "sink"},
+            ["all with options sink", "all of sink; none of none"],
+        ),
+    ],
+)
+def test_what_outputs_that_fail_have_in_common_is_said(kernel, arguments, words):
+    text = "\n".join(compared(kernel, **arguments))
+    assert text.startswith("FAIL: ")
+    assert not [each for each in words if each not in text], text
+    assert text.count("\n") <= 6
+
+
+def test_pages_beside_nan_are_told_from_pages_beside_stale_ones():
+    spec = Spec(batch=2, queries=1, keys=40, masks=(RightPadding((40, 17)),))
     problem = Problem.build(spec, "last")
-    out = np.where(problem.answer.empty[..., None], np.nan, problem.expected)
-    (line,) = examine(problem, out).how
-    assert "are NaN, not 'zeros'" in line
-    assert "fully_masked=" in line
+    nan, stale = (Paged.of(problem, stale=each) for each in (False, True))
+    reports = [
+        examine(problem, problem.expected * np.nan, memory=nan),
+        examine(problem, problem.expected, memory=stale),
+    ]
+    lines = diagnose(reports)
+    assert lines[0] == "FAIL: 1 of 2 problems, all with memory pages beside NaN"
+    assert "  memory: all of pages beside NaN; none of pages beside stale ones" in lines
+
+
+def test_a_small_part_is_said():
+    last = Problem.build(Spec(queries=9, keys=20), "last")
+    for part, words in ((2.0**-9.5, "2^-9.5"), (2.0**-20, "2^-20.0")):
+        far = examine(last, last.expected * (1.0 + part))
+        assert words in far.how[0]
+
+
+def test_nothing_is_said_of_one_problem_or_of_right_ones():
+    problem = Problem.build(Spec(queries=3, keys=5, head_dim=16))
+    wrong, right = examine(problem, problem.expected * 2), examine(problem, problem.expected)
+    assert "rows are right" in str(right)
+    assert right.how == diagnose([right]) == ()
+    assert comparison([wrong]) == comparison([right, right]) == comparison([]) == ()
+    assert comparison([wrong, wrong]) == ("FAIL: all 2 problems",)
