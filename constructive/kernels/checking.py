@@ -371,13 +371,12 @@ def _stored_ends(problem: Problem, form: Format, scale: Array) -> tuple[Array, A
     answer = problem.answer
     inexact = (np.frexp(scale)[0] != 0.5) | (answer.slack > 0.0)  # noqa: PLR2004 - 2^k
     off = answer.slack + np.where(inexact, _BEFORE, 0.0) * np.abs(answer.expected)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        low, high = (
-            nearest(np.asarray((answer.expected + sign * off) / scale), form) * scale
-            for sign in (-1.0, 1.0)
-        )
-    zero = scale == 0.0  # where the answer is zero, too
-    return np.where(zero, 0.0, low), np.where(zero, 0.0, high)
+    unit = np.where(scale == 0.0, 1.0, scale)  # of zeros, whose scale may be zero
+    low, high = (
+        nearest(np.asarray((answer.expected + sign * off) / unit), form) * scale
+        for sign in (-1.0, 1.0)
+    )
+    return low, high
 
 
 def _stored(

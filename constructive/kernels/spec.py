@@ -103,7 +103,7 @@ def as_float64(values: object, name: str = "the output") -> Array:
             suggestion="a numpy array, or tensor.float() for a format that numpy lacks",
         ) from error
     is_wide = array.dtype.kind in "iu" or array.dtype.itemsize > found.dtype.itemsize
-    if is_wide and (found.astype(array.dtype) != array).any():
+    if is_wide and not np.array_equal(found.astype(array.dtype), array, equal_nan=True):
         raise ParameterError(
             f"{name} has numbers that float64 lacks",
             witness=str(array.dtype),

@@ -79,6 +79,13 @@ def test_rows_of_zeros_may_have_the_scale_zero():
     check(problem, stored(problem.expected, 0.5, "float8_e4m3fn"), out_scale=scales)
 
 
+def test_rows_that_do_not_exist_may_be_nan_in_long_doubles():
+    masks = (VariableLengths((4, 2), (6, 3)),)
+    problem = Problem.build(Spec(queries=4, keys=6, batch=2, masks=masks))
+    assert np.isnan(problem.expected).any()
+    check(problem, problem.expected.astype(np.longdouble))
+
+
 LOGITS = {
     "of a hidden key": lambda p: logits_of_all(p).max(-1),
     "at least 0": lambda p: np.maximum(logits_of(p).max(-1), 0),
