@@ -237,7 +237,8 @@ have /okT : val t \in iota 0 T by rewrite mem_iota /=.
 case/and3P => /eqP cn /eqP qd /allP/(_ (val s)); rewrite mem_iota /= => /(_ (ltn_ord
   s))/Uint63.eqb_spec.
 move=> /(congr1 (toF)) e.
-have [sh rr] := row_shape d dh H (nth [::] contexts t) (nth [::] queries t) query_weights key_weights.
+have [sh rr] := row_shape d dh H (nth [::] contexts t) (nth [::] queries t) query_weights
+  key_weights.
 have inv : all (all (reduced p)) (nth [::] inverse s).
   have [si|si] := ltnP s (size inverse); last by rewrite nth_default.
   by move: red => /(all_nthP [::]); apply.
