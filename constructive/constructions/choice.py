@@ -224,7 +224,7 @@ def explain(
         f"T = {dataset.num_examples:,}, H = {heads:,}, n = {dataset.context_size}, "
         f"d = {dataset.width}, {kind}{why}"
     )
-    look = _looking_at(dataset, heads, head_dim)
+    look = functools.cache(lambda known: _candidate(known, dataset, heads, head_dim))
     found = tuple(map(look, CONSTRUCTIONS.values()))
     return Explanation(dataset, heads, shapes, construction, found, _choice(construction, look))
 
@@ -257,7 +257,7 @@ def options(
 
     failures: of the options so far, to which the caller adds
     """
-    look = _looking_at(shapes, num_heads, head_dim)
+    look = functools.cache(lambda known: _candidate(known, shapes, num_heads, head_dim))
     chosen = _choice(construction, look)
     yield chosen
     if construction != AUTO:
@@ -311,10 +311,6 @@ def _fewest(dataset: ExampleShapes) -> tuple[int, str]:
 
 # One construction: looked at when it is first asked for, and then kept.
 _Look = Callable[[Construction], Candidate]
-
-
-def _looking_at(shapes: ExampleShapes, num_heads: int, head_dim: int | None) -> _Look:
-    return functools.cache(lambda known: _candidate(known, shapes, num_heads, head_dim))
 
 
 def _is_cheap(option: Candidate, _: _Look) -> bool:

@@ -255,24 +255,24 @@ def _all_tokens(graph: Graph, tokens: str, place: str, inner: int) -> str:
 def _in_blocks(graph: Graph, tokens: str, length: str, window: int, heads: tuple[int, ...]) -> str:
     """Add attention in a window, of blocks to themselves and the one before; return z (S, N, K)."""
 
-    def integers(name: str, *values: int) -> str:
+    def row_of(name: str, *values: int) -> str:
         return graph.constant(name, np.array(values))
 
-    size, third = integers("window", window), integers("third_axis", 2)
-    more = graph.node("Add", length, integers("window_less_one", window - 1))
+    size, third = row_of("window", window), row_of("third_axis", 2)
+    more = graph.node("Add", length, row_of("window_less_one", window - 1))
     count = graph.node("Div", more, size, name="blocks")
     whole = graph.node("Mul", count, size, name="whole")
     after = graph.node("Sub", whole, length, name="after")
     begin, middle, end = (
-        integers("pad_begin", 0, window, 0),
-        integers("pad_middle", 0),
-        integers("pad_end", 0),
+        row_of("pad_begin", 0, window, 0),
+        row_of("pad_middle", 0),
+        row_of("pad_end", 0),
     )
     pads = graph.node("Concat", begin, middle, after, end, name="pads", axis=0)
     padded = graph.node("Pad", tokens, pads, name="padded")
-    shape = integers("block_shape", 0, -1, window, heads[1])
+    shape = row_of("block_shape", 0, -1, window, heads[1])
     blocks = graph.node("Reshape", padded, shape, name="by_block")
-    last, far = integers("last", -1), integers("far", np.iinfo(np.int64).max)
+    last, far = row_of("last", -1), row_of("far", np.iinfo(np.int64).max)
     before = graph.node("Slice", blocks, "first_axis", last, "second_axis", name="before")
     own = graph.node("Slice", blocks, "second_axis", far, "second_axis", name="own")
     keys = graph.node("Concat", before, own, name="seen_tokens", axis=2)  # (S, B, 2 w, d)
@@ -281,7 +281,7 @@ def _in_blocks(graph: Graph, tokens: str, length: str, window: int, heads: tuple
     outside = graph.constant("outside", (back < 0) | (back >= window))  # (w, 2 w)
     number = graph.node("Squeeze", count, "first_axis", name="num_blocks")
     number = graph.node("Range", "zero", number, "one", name="block_numbers")
-    axes = integers("axes_of_blocks", 1, 2, 3)
+    axes = row_of("axes_of_blocks", 1, 2, 3)
     number = graph.node("Unsqueeze", number, axes, name="block")
     number = graph.node("Mul", number, size, name="block_begin")
     column = graph.constant("columns", np.arange(2 * window) - window)
@@ -293,7 +293,7 @@ def _in_blocks(graph: Graph, tokens: str, length: str, window: int, heads: tuple
     each = graph.node("Unsqueeze", keys, third, name="seen_of_heads")
     attended = _attended(graph, asking, each, hidden, axes=5)  # (S, B, H, w, d)
     turned = graph.node("Transpose", attended, name="by_position", perm=[0, 1, 3, 2, 4])
-    side_by_side = integers("side_by_side", 0, -1, heads[0] * heads[1])
+    side_by_side = row_of("side_by_side", 0, -1, heads[0] * heads[1])
     flat = graph.node("Reshape", turned, side_by_side, name="by_text")
     cut = graph.node("Slice", flat, "first_axis", length, "second_axis", name="averages")
     return graph.node("Concat", tokens, cut, name="z", axis=2)

@@ -165,13 +165,13 @@ def fields(values: Array) -> Stored | None:
     return Stored((low, step, width), _bits_of(found, width))
 
 
-def integers(values: Array) -> Stored | None:
+def coded(values: Array) -> Stored | None:
     """Integers by Rice's code: a sign, the low bits, and what is above them in unary."""
     numbers = integers_of(values)
     if numbers is None:
         return None
-    width, coded = _coded(np.abs(numbers))
-    return Stored((width,), np.concatenate([(numbers < 0).astype(np.uint8), coded]))
+    width, bits = _coded(np.abs(numbers))
+    return Stored((width,), np.concatenate([(numbers < 0).astype(np.uint8), bits]))
 
 
 def floats(values: Array) -> Stored:
@@ -294,7 +294,7 @@ def _candidates(values: Array, signs: Array, order: Integers) -> list[tuple[str,
             "drawn": drawn(values, signs),
             "places": places(values),
             "fields": fields(values),
-            "integers": integers(values),
+            "integers": coded(values),
         }
     found["floats"] = floats(values)
     return [(name, stored) for name, stored in found.items() if stored is not None]
