@@ -167,7 +167,7 @@ BUDGET = {
     "figures": (1601, 8),
     "instances": (4051, 13),
     "interop": (980, 4),
-    "kernels": (8027, 19),
+    "kernels": (8031, 19),
     "layers": (2120, 6),
     "pytest_plugin": (160, 2),
     "recite": (2980, 9),

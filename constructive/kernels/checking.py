@@ -184,6 +184,7 @@ class LogitReport(Beside):
     found: Array  # (B, H, T_q), or the largest of all rows of a head, (B, H) or (H,)
     wanted: Array  # of that shape; NaN where it is not known
     slack: Array
+    least: Array  # what is known of all: the largest of the rows that are
 
     @classmethod
     def of(cls, problem: Problem, found: Array, wanted: Array, slack: Array) -> "LogitReport":
@@ -192,9 +193,10 @@ class LogitReport(Beside):
         exists = np.broadcast_to(spec.rows()[:, None], wanted.shape)
         wanted = np.where(exists, wanted, -np.inf)
         slack = np.where(exists, slack, 0.0)
+        least = np.where(np.isnan(wanted), -np.inf, wanted - slack)
         if found.ndim < wanted.ndim:
             axes = (2,) if found.shape == wanted.shape[:2] else (0, 2)
-            wanted, slack = wanted.max(axes), slack.max(axes)
+            wanted, slack, least = wanted.max(axes), slack.max(axes), least.max(axes)
         if found.shape != wanted.shape:
             rows = (spec.batch, spec.heads[0], spec.queries)
             raise ParameterError(
@@ -202,14 +204,15 @@ class LogitReport(Beside):
                 witness=found.shape,
                 suggestion=f"{rows} for rows, {rows[:2]} or {rows[1:2]} for heads",
             )
-        return cls(problem, found, wanted, slack)
+        return cls(problem, found, wanted, slack, least)
 
     @cached_property
     def wrong(self) -> Booleans:
         """Which of them no admissible kernel returns."""
         with np.errstate(invalid="ignore"):
             near = np.abs(self.found - self.wanted) <= self.slack
-        return np.asarray(~(near | (self.found == self.wanted) | np.isnan(self.wanted)))
+        open_above = np.isnan(self.wanted) & ((self.found >= self.least) | np.isneginf(self.least))
+        return np.asarray(~(near | (self.found == self.wanted) | open_above))
 
     @property
     def where(self) -> str:
@@ -219,7 +222,8 @@ class LogitReport(Beside):
     @property
     def how(self) -> tuple[str, ...]:
         """What they are, and should be."""
-        found, wanted = span(self.found[self.wrong]), span(self.wanted[self.wrong])
+        known = np.fmax(self.wanted, self.least)
+        found, wanted = span(self.found[self.wrong]), span(known[self.wrong])
         return (f"they are {found}, and should be {wanted}",)
 
     @property

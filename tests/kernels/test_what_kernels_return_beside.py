@@ -6,6 +6,7 @@ import pytest
 from kernels_of_tests import logits_of, plain
 
 from constructive.kernels import Problem, Spec, battery, check, diagnose, examine
+from constructive.kernels.answer import expected_logits
 from constructive.kernels.masks import Boolean, Causal, Given, RightPadding, VariableLengths
 from constructive.support.errors import ParameterError
 
@@ -84,6 +85,23 @@ def test_rows_that_do_not_exist_may_be_nan_in_long_doubles():
     problem = Problem.build(Spec(queries=4, keys=6, batch=2, masks=masks))
     assert np.isnan(problem.expected).any()
     check(problem, problem.expected.astype(np.longdouble))
+
+
+def test_rows_that_are_known_bound_the_largest_logit_of_a_head():
+    found = {"problems": 0, "caught": 0}
+    shape = {"heads": (4, 2), "queries": 5, "keys": 5, "causal": "top-left", "alibi": True}
+    for problem in battery(**shape, head_dim=8, dtype="bfloat16"):
+        known = expected_logits(problem.spec, problem.draft, problem.answer, None)[0]
+        some = np.isnan(known).any((0, 2)) & (known > -np.inf).any((0, 2))
+        if some.any():
+            largest = np.nanmax(known, (0, 2))
+            check(problem, max_logit=largest)
+            check(problem, max_logit=largest + 64.0 * some)
+            for wrong in (np.nan, -np.inf):
+                found["problems"] += 1
+                other = np.where(some, wrong, largest)
+                found["caught"] += not examine(problem, max_logit=other).passed
+    assert found["caught"] == found["problems"] > 0
 
 
 LOGITS = {
