@@ -158,6 +158,8 @@ def data_shapes(path):
         names = archive.namelist()
         named = {name.removesuffix(".npy") for name in names}
         require(len(named) == len(names), "the data name an array twice")
+        for entry in archive.infolist():
+            archive.open(entry).close()  # zipfile refuses a header of another name than is listed
         for name in (*ARRAYS, *({LENGTHS} & named)):
             entry = archive.getinfo(f"{name}.npy")
             # Others are unpacked whole, and headers of other versions may be gigabytes long.

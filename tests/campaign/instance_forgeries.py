@@ -591,7 +591,9 @@ def forgery(rng, ways=FORGERIES):
         for _ in range(rng.choice([1, 2], p=[0.8, 0.2])):
             try:
                 found = pick(rng, ways)(rng, folder)
-            except (ValueError, KeyError, TypeError, IndexError, AttributeError, DecodeError):
+            except (
+                ValueError, ArithmeticError, LookupError, TypeError, AttributeError, DecodeError,
+            ):  # fmt: skip
                 continue  # a second change of what the first one spoilt
             words += [found] if found else []
     if rng.random() < 0.95:

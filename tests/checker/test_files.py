@@ -296,6 +296,18 @@ def test_arrays_which_are_packed_otherwise(files, path):
         refused_of_entries(files, path, "queries have no header of version", **other)
 
 
+def test_an_entry_that_is_listed_by_another_name_than_its_header_has(files, path):
+    """Who reads headers would find contexts there, and who reads the list those of the end."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, x in {"contexty": np.zeros((4, 3, 2)), **arrays_of()}.items():
+            archive.writestr(f"{name}.npy", packed(x))
+    assert files.data_shapes(path)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"contexty.npy", b"contexts.npy", 1))  # its header
+    with refused("cannot be read as such"):
+        files.data_shapes(path)
+
+
 class Spoken:
     """What says so when it is unpickled."""
 
