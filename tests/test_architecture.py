@@ -159,7 +159,7 @@ BUDGET = {
     "__init__": (180, 0),
     "__main__": (30, 2),
     "certificates": (1460, 6),
-    "checker": (7650, 28),
+    "checker": (7652, 28),
     "cli": (2090, 10),
     "constructions": (4040, 13),
     "data": (1880, 6),

@@ -46,8 +46,7 @@ def residues(x, *moduli):
         mantissa, exponent = np.frexp(flat[start : start + MANY])
         lowest = min(lowest, int(exponent.min(where=mantissa != 0, initial=2000)))
         highest = max(highest, int(exponent.max(where=mantissa != 0, initial=-2000)))
-    reach = range(max(highest - lowest, 0) + 28)
-    tables = [np.array([pow(2, k, m) for k in reach], dtype=np.float64) for m in moduli]
+    tables = [powers_of_two(max(highest - lowest, 0) + 28, m) for m in moduli]
 
     def of(part):
         outs, parts = [np.empty(part.size) for _ in moduli], part.reshape(-1)
@@ -63,6 +62,14 @@ def residues(x, *moduli):
         return [out.reshape(part.shape) for out in outs]
 
     return of
+
+
+def powers_of_two(count, m):
+    """1, 2, 4, ... modulo m, below 2^26: products of two residues are exact in float64."""
+    table = np.ones(1)
+    while len(table) < count:
+        table = np.concatenate([table, np.remainder(table * pow(2, len(table), m), m)])
+    return table[:count]
 
 
 def inverses(x, p):
