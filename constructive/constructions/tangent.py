@@ -506,7 +506,7 @@ def tangent(survey: Survey, num_heads: int, head_dim: int, *, rng: np.random.Gen
     targets, last = targets_of(dataset)
     entries, data = targets.shape[1], Dimensions.of_data(dataset)
     sizes = num_heads, head_dim
-    _room(dataset, *sizes, data)
+    _room(dataset, *sizes, data)  # `plan` knew the shapes, and these data may be special
     point = zero_point(*sizes, data)
     heads = Heads.of(dataset, point.groups)
     base = drawn(heads, point, head_dim, entries, rng)
@@ -516,18 +516,7 @@ def tangent(survey: Survey, num_heads: int, head_dim: int, *, rng: np.random.Gen
     derivative = heads.tangent(base)
     solver = Solver.of(derivative)
     if solver is None:
-        exact = draw_zero_point(point, dataset.width, head_dim, entries, rng)
-        rank = factors_at(exact, dataset, rng).rank
-        if rank == targets.size:
-            raise PrecisionError(
-                "float64 cannot factor the derivative, whose rank is large enough modulo a "
-                "prime: tokens or queries are nearly equal, or of very different sizes, or "
-                f"heads of d_h={head_dim} hardly tell them apart",
-                witness=rank,
-                suggestion="a larger head_dim=, more heads, or tokens and queries less their mean",
-            )
-        why = f"the rank is {rank:,} modulo a prime, and T d_out = {targets.size:,} is required"
-        raise _full(dataset, *sizes, data, why)
+        raise _not_factored(dataset, *sizes, point, rng)
     largest_targets = np.abs(targets).max(axis=0)  # of each output, whose readout has that size
     units = np.where(largest_targets > 0, np.exp2(np.frexp(largest_targets)[1] - 1.0), 0.0)
     found = chord(heads, base, derivative, solver, targets / np.where(units > 0, units, 1.0), _GOAL)
@@ -544,6 +533,26 @@ def tangent(survey: Survey, num_heads: int, head_dim: int, *, rng: np.random.Gen
         formula=f"{_FORMULA} ({point})",
         scale=found.scale * (float(units.max()) or 1.0),
         labels=_require_labels(found_outputs, dataset, found),
+    )
+
+
+def _not_factored(
+    dataset: Dataset, num_heads: int, head_dim: int, point: ZeroPoint, rng: np.random.Generator
+) -> CapacityError | PrecisionError:
+    """Say why floats do not factor the derivative: its rank modulo a prime, or rounding."""
+    entries, data = _entries(dataset), Dimensions.of_data(dataset)
+    rows = dataset.num_examples * entries
+    exact = draw_zero_point(point, dataset.width, head_dim, entries, rng)
+    rank = factors_at(exact, dataset, rng).rank
+    if rank < rows:
+        why = f"the rank is {rank:,} modulo a prime, and T d_out = {rows:,} is required"
+        return _full(dataset, num_heads, head_dim, data, why)
+    return PrecisionError(
+        "float64 cannot factor the derivative, whose rank is large enough modulo a prime: tokens "
+        "or queries are nearly equal, or of very different sizes, or "
+        f"heads of d_h={head_dim} hardly tell them apart",
+        witness=rank,
+        suggestion="a larger head_dim=, more heads, or tokens and queries less their mean",
     )
 
 
