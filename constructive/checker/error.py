@@ -141,7 +141,7 @@ def digits_needed(shapes, count):
     held = number * (2 * weights + 3 * heads * (value_dim + width) * outputs)
     held += rows * (2 * number * size * width + logit * heads * max(size, width, inner))
     held += rows * outputs * (2 * number + 1500)  # integers of 4,000 bits and more
-    held += 32 * total * outputs  # targets and bounds in float64
+    held += 72 * total * outputs  # bounds in float64, and what is on the way to them; measured
     each = units * (2 * inner + 2 * width) + columns * outputs
     once = heads * value_dim * outputs * (between + width)
     products = total * each + once
