@@ -92,7 +92,7 @@ def of_the_worst(ahead, doubt, error, right):
     least, most = ahead - doubt, ahead + doubt
     least[np.isnan(least)], most[np.isnan(most)] = -np.inf, np.inf
     with np.errstate(divide="ignore", invalid="ignore"):
-        part = up(error / least) * (error > 0.0)  # nothing where there is no error
+        part = up(error / least) * (error > 0.0)  # 0 where the error is
         share = np.where((least > 0.0) & (error < np.inf), part, np.inf)
     least[each, right], most[each, right], share[each, right] = np.inf, np.inf, -np.inf
     worst = share.argmax(axis=1)

@@ -219,12 +219,12 @@ def bag_of_tokens(  # noqa: D417 - callers do not give the others
         raise ParameterError(message, witness=bag_size, suggestion=f"bag_size >= {size}")
     bag = rng.random((bag_size, width))
 
-    def some(count: int) -> Array:
+    def draw_contexts(count: int) -> Array:
         rows = np.tile(np.arange(bag_size), (count, 1))
         chosen: Array = bag[rng.permuted(rows, axis=1)[:, :size]]
         return chosen
 
-    return _uniform(rng, shapes)._replace(rows=some)
+    return _uniform(rng, shapes)._replace(rows=draw_contexts)
 
 
 @_generator
@@ -271,14 +271,14 @@ def integers(  # noqa: D417 - callers do not give the others
             suggestion="largest=9",
         )
 
-    def integer(*shape: int) -> Array:
+    def draw_integers(*shape: int) -> Array:
         return rng.integers(-int(largest), largest, size=shape, endpoint=True).astype(np.float64)
 
-    targets = integer(*shapes.targets)
+    targets = draw_integers(*shapes.targets)
     return _Draws(
         shapes.contexts,
-        lambda count: integer(count, *shapes.contexts[1:]),
-        lambda: integer(*shapes.queries),
+        lambda count: draw_integers(count, *shapes.contexts[1:]),
+        lambda: draw_integers(*shapes.queries),
         lambda: targets,
     )
 

@@ -258,8 +258,8 @@ class Report:
     memory: Paged | str | None = None
     lse: LseReport | None = None
     has_out: bool = True
-    max_logit: "LogitReport | None" = None
-    stored: "tuple[Format, Array] | None" = None
+    max_logit: LogitReport | None = None
+    stored: tuple[Format, Array] | None = None
 
     @cached_property
     def wrong(self) -> Booleans:
@@ -293,12 +293,12 @@ class Report:
         return next((each.first for each in self._beside if not each.passed), None)
 
     @property
-    def _beside(self) -> "list[LseReport | LogitReport]":
+    def _beside(self) -> list[LseReport | LogitReport]:
         """Reports on what was returned beside the output."""
         return [each for each in (self.lse, self.max_logit) if each is not None]
 
     @property
-    def _described(self) -> "Description | LseReport | LogitReport":
+    def _described(self) -> Description | LseReport | LogitReport:
         wrong = [] if self.wrong.any() else [each for each in self._beside if not each.passed]
         return wrong[0] if wrong else self.description
 

@@ -539,10 +539,11 @@ _ATTEMPTS = 2  # Random weights that are tried while the bounds differ
 
 @dataclass(frozen=True, eq=False)
 class CapacityBounds:
-    """Bounds of how many examples some heads memorize, each with its reason.
+    """Bounds of how many examples fixed heads, or free heads, memorize; each with its reason.
 
     Attributes:
-        at_least: some so many examples are memorized with any targets
+        at_least: b for which some b of the examples can have any targets: the same fixed heads have
+            a readout for all of these, of free heads some weights return each
         why_at_least: by which weights or theorem
         at_most: of no more examples, whichever they are, that can be said
         why_at_most: by which theorem

@@ -382,7 +382,7 @@ def _most_of(
 
 @dataclass(frozen=True, eq=False)
 class Capacity(tables.Shown):
-    """How many examples of some data H heads memorize with any targets.
+    """How many examples of a dataset, or of almost all data, fixed and free heads memorize.
 
     Attributes:
         title: of which heads and data, in words
@@ -464,11 +464,12 @@ def capacity(
     require_positive(num_heads=num_heads, head_dim=head_dim)
     if dataset is not None:
         sizes = {"context_size": context_size, "width": width, "target_dim": target_dim}
-        given = [name for name, size in sizes.items() if size is not None]
-        given += ["shared_context"] * shared_context
+        given = [f"{name}=" for name, size in sizes.items() if size is not None]
+        given += ["shared_context="] * shared_context
         if given:
             raise ParameterError(
-                f"{' and '.join(given)} is given beside a dataset, which has its own",
+                f"a dataset has its own sizes, and {' and '.join(given)} would be others",
+                witness=given,
                 suggestion="the dataset alone, or sizes alone",
             )
         return _of_data(dataset, num_heads, head_dim, seed)

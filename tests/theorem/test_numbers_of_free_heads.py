@@ -211,7 +211,7 @@ def test_capacity_of_what_makes_no_sense(options, words):
 
 def test_capacity_has_data_or_sizes():
     for sizes in ({"width": 3}, {"target_dim": 1}, {"shared_context": True}):
-        with pytest.raises(ParameterError, match=f"{next(iter(sizes))} is given beside a dataset"):
+        with pytest.raises(ParameterError, match=f"own sizes, and {next(iter(sizes))}="):
             capacity(data_of(4, 3, 3), num_heads=1, head_dim=1, **sizes)
     with pytest.raises(ParameterError, match="seed=-1"):
         capacity(data_of(4, 3, 3), num_heads=1, head_dim=1, seed=-1)

@@ -140,7 +140,7 @@ class Survey:
 
     @cached_property
     def repeated(self) -> AssumptionError | None:
-        """Why no weights return all targets of the inputs as they are: one occurs twice. Or None.
+        """An error if an input occurs twice, as one output cannot be two targets; else None.
 
         Raises DataError for equal inputs with different targets, and for numbers that are too large
         or too small for float64.
